@@ -1,0 +1,8 @@
+export {
+  type Client,
+  type ClientOptions,
+  type Conversation,
+  createClient,
+  type FoldedRun,
+} from './client.ts'
+export type { Followed } from './follow.ts'

@@ -1,0 +1,14 @@
+import type {
+  Context,
+  Event,
+  Interrupt,
+  Message,
+  RunAgentInput,
+  TokenUsage,
+  Tool,
+  UserMessage,
+} from '@ag-ui/core'
+
+/** An AG-UI 1.0 event, the only thing a run's log holds. */
+export type AgUiEvent = Event
+export type { Context, Interrupt, Message, RunAgentInput, TokenUsage, Tool, UserMessage }

@@ -1,0 +1,16 @@
+/** Product limits: constants, not configuration, because all sides must agree on them. */
+export const LIMITS = {
+  /** A message of a POST /runs, as JSON. */
+  messageBytesMax: 1 << 20,
+  /** All messages of a conversation as one snapshot, as JSON. */
+  conversationBytesMax: 8 << 20,
+  /** Turns waiting behind the first unfinished one. */
+  queuedTurnsMax: 20,
+  /** One event as JSON; a larger one ends the run with `limit_exceeded`. */
+  eventBytesMax: 8 << 20,
+  clientTurnIdCharsMax: 128,
+  deadlineMsMax: 30 * 86_400_000,
+  /** A flush of the appender over all its runs. */
+  flushEventsMax: 2000,
+  flushBytesMax: 256 << 10,
+} as const

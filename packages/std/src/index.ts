@@ -1,0 +1,6 @@
+export { assertNever, InvariantError, invariant } from './assert.ts'
+export { backoffMs } from './backoff.ts'
+export { asError, type FailureKind, HoldfastError } from './failure.ts'
+export { type Loop, loop, type Service, startAll } from './service.ts'
+export { shutdownRequested } from './shutdown.ts'
+export { unlessAborted, wait, within } from './wait.ts'

@@ -1,0 +1,145 @@
+import type { AgUiEvent, Context, Fold, Message, MessageStatus, Tool } from '@holdfast/protocol'
+import { invariant } from '@holdfast/std'
+import { sql } from 'kysely'
+import { loadFold } from './fold-record.ts'
+import type { Lease } from './lease.ts'
+import { type Db, inSnapshot, row, rows, type Store } from './store.ts'
+
+/** What an attempt begins with. All of one moment, which cannot change while the lease holds. */
+export type AttemptInput = {
+  readonly threadId: string
+  readonly wireRunId: string
+  /** The stored turns up to this one, with this turn's user message last. */
+  readonly history: readonly { readonly message: Message; readonly status: MessageStatus }[]
+  /** Bytes of the conversation's stored messages as JSON. */
+  readonly conversationBytes: number
+  /** AG-UI state as this turn begins; `undefined`: none. */
+  readonly state: unknown
+  readonly tools: readonly Tool[]
+  readonly context: readonly Context[]
+  readonly forwardedProps: Readonly<Record<string, unknown>>
+  readonly historyMode: 'all' | 'complete'
+  readonly effects: 'none' | 'idempotent' | 'unknown'
+  /** What the log amounts to so far, and how long it is. */
+  readonly fold: Fold
+  readonly sequence: number
+  /** Ids that the log of this conversation has used, lost attempts included. */
+  readonly usedIds: ReadonlySet<string>
+  /** An earlier attempt began a tool call, whose effect outside is not known to be undone. */
+  readonly toolCallStarted: boolean
+}
+
+/** Reads what an attempt needs, in one snapshot. Index: primary keys of all tables. */
+export async function readAttemptInput(store: Store, lease: Lease): Promise<AttemptInput> {
+  return await inSnapshot(store, async (db) => {
+    const input = await row(
+      db,
+      sql<{
+        turn: number
+        thread_id: string
+        wire_run_id: string
+        context: Context[] | null
+        state: unknown
+        tools: Tool[] | null
+        forwarded_props: Record<string, unknown> | null
+        history: 'all' | 'complete'
+        effects: 'none' | 'idempotent' | 'unknown'
+        bytes: number
+        conversation_state: unknown
+      }>`
+        SELECT r.turn, i.thread_id, i.wire_run_id, i.context, i.state, i.tools, i.forwarded_props, i.history,
+          i.effects, c.bytes, c.state AS conversation_state
+        FROM holdfast.runs r JOIN holdfast.run_inputs i ON i.run_id = r.id
+        JOIN holdfast.conversations c ON c.id = r.conversation_id WHERE r.id = ${lease.runId}`,
+    )
+    invariant(input, 'a claimed run has an input')
+    const history = await readTurns(db, lease.conversationId, input.turn)
+    const { fold, sequence } = await loadFold(db, lease.runId)
+    const used = lease.epoch > 1 ? await readUsedIds(db, lease.runId) : { ids: [], tools: false }
+    return {
+      threadId: input.thread_id,
+      wireRunId: input.wire_run_id,
+      history,
+      conversationBytes: input.bytes,
+      state: input.state ?? input.conversation_state ?? undefined,
+      tools: input.tools ?? [],
+      context: input.context ?? [],
+      forwardedProps: input.forwarded_props ?? {},
+      historyMode: input.history,
+      effects: input.effects,
+      fold,
+      sequence,
+      usedIds: new Set([...history.flatMap(({ message }) => idsOf(message)), ...used.ids]),
+      toolCallStarted: used.tools,
+    }
+  })
+}
+
+export type StoredMessage = {
+  readonly turn: number
+  readonly index: number
+  readonly runId: string
+  readonly status: MessageStatus
+  readonly createdAt: Date
+  readonly message: Message
+}
+
+/** A conversation's stored messages up to a turn, by (turn, index) and never by insertion. */
+export async function readTurns(
+  db: Db,
+  conversationId: string,
+  upToTurn: number,
+): Promise<StoredMessage[]> {
+  const found = await rows(
+    db,
+    sql<{
+      turn: number
+      index: number
+      run_id: string
+      status: MessageStatus
+      created_at: Date
+      message: Message
+    }>`
+      SELECT turn, index, run_id, status, created_at, message FROM holdfast.conversation_messages
+      WHERE conversation_id = ${conversationId} AND turn <= ${upToTurn} ORDER BY turn, index`,
+  )
+  return found.map((stored) => ({
+    turn: stored.turn,
+    index: stored.index,
+    runId: stored.run_id,
+    status: stored.status,
+    createdAt: stored.created_at,
+    message: stored.message,
+  }))
+}
+
+// The fold forgets what was withdrawn; ids must stay unique all the same, so the log is asked for its STARTs.
+async function readUsedIds(db: Db, runId: string): Promise<{ ids: string[]; tools: boolean }> {
+  const starts = await rows(
+    db,
+    sql<{ type: AgUiEvent['type']; message_id: string | null; tool_call_id: string | null }>`
+      SELECT type, payload ->> 'messageId' AS message_id, payload ->> 'toolCallId' AS tool_call_id
+      FROM holdfast.run_events
+      WHERE run_id = ${runId} AND type = ANY (${[...NAMING]}::text[])`,
+  )
+  return {
+    ids: starts.flatMap(({ message_id, tool_call_id }) =>
+      [message_id, tool_call_id].filter((id) => id !== null),
+    ),
+    tools: starts.some((start) => start.type === 'TOOL_CALL_START'),
+  }
+}
+
+const NAMING = [
+  'TEXT_MESSAGE_START',
+  'TOOL_CALL_START',
+  'TOOL_CALL_RESULT',
+  'REASONING_START',
+  'REASONING_MESSAGE_START',
+  'ACTIVITY_SNAPSHOT',
+] as const
+
+function idsOf(message: Message): string[] {
+  const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : []
+  return [message.id, ...calls.map((call) => call.id)]
+}

@@ -1,0 +1,420 @@
+import { createHash } from 'node:crypto'
+import {
+  type AgUiEvent,
+  type Context,
+  LIMITS,
+  type RunState,
+  type Tool,
+  type UserMessage,
+} from '@holdfast/protocol'
+import { sql } from 'kysely'
+import { cancelLocked } from './cancel.ts'
+import { insertEvents } from './event-log.ts'
+import { lockConversation } from './lease.ts'
+import { isUniqueViolation } from './pg-error.ts'
+import type { Principal } from './principal.ts'
+import { type Db, inTransaction, newId, row, rows, type Store } from './store.ts'
+
+export type CreateRun = {
+  readonly clientTurnId: string
+  /** REST: an id of ours. */
+  readonly conversationId?: string | undefined
+  /** AG-UI: the caller's thread; an unknown one makes a conversation. */
+  readonly threadId?: string | undefined
+  readonly agent?: string | undefined
+  readonly message: UserMessage['content']
+  /** AG-UI: the caller's id of the message. One that is stored in the thread already is a repeat. */
+  readonly messageId?: string | undefined
+  /** AG-UI: what the caller calls the run. */
+  readonly wireRunId?: string | undefined
+  readonly onActive: 'reject' | 'enqueue' | 'cancel'
+  readonly notifyUrl?: string | undefined
+  readonly deadlineMs?: number | undefined
+  readonly context?: readonly Context[] | undefined
+  readonly state?: unknown
+  readonly tools?: readonly Tool[] | undefined
+  readonly forwardedProps?: Record<string, unknown> | undefined
+}
+
+export type RunReceipt = {
+  readonly runId: string
+  readonly conversationId: string
+  readonly threadId: string
+  readonly agent: string
+  readonly state: RunState
+  readonly sequence: number
+}
+
+export type CreateRunOutcome =
+  /** `cancelled`: running runs that were marked to make room; their owners have to be woken. */
+  | { readonly kind: 'created'; readonly run: RunReceipt; readonly cancelled: readonly string[] }
+  | { readonly kind: 'repeated'; readonly run: RunReceipt }
+  | { readonly kind: 'conversation_busy'; readonly activeRunId: string }
+  | {
+      readonly kind:
+        | 'turn_mismatch'
+        | 'turn_gone'
+        | 'not_found'
+        | 'unknown_agent'
+        | 'conversation_full'
+    }
+
+type Refusal = Exclude<CreateRunOutcome, { kind: 'created' | 'repeated' }>
+
+/** Thrown to roll back: a refused request leaves no trace. */
+class Refused extends Error {
+  readonly outcome: Refusal
+  constructor(outcome: Refusal) {
+    super(outcome.kind)
+    this.outcome = outcome
+  }
+}
+
+/** The same turn was stored by another request at the same moment. */
+class Raced extends Error {}
+
+/**
+ * Accepts a turn, in one transaction: the client turn, the user's message, the run and its first event
+ * (I18). The same client turn of the same user is the same run; of several at once, the unique key lets
+ * one through and the others answer with it. Locks: the client turn's key, conversation, runs by turn.
+ */
+export async function createRun(
+  store: Store,
+  principal: Principal,
+  request: CreateRun,
+): Promise<CreateRunOutcome> {
+  for (;;) {
+    const earlier = await findTurn(store, principal, request)
+    if (earlier) return earlier
+    try {
+      return await inTransaction(store, async (db) => {
+        return { kind: 'created', ...(await accept(store, db, principal, request)) }
+      })
+    } catch (error) {
+      if (error instanceof Refused) return error.outcome
+      const raced =
+        error instanceof Raced ||
+        isUniqueViolation(error, 'conversation_messages_id') ||
+        isUniqueViolation(error, 'conversations_external')
+      if (!raced) throw error
+    }
+  }
+}
+
+async function findTurn(
+  store: Store,
+  principal: Principal,
+  request: CreateRun,
+): Promise<CreateRunOutcome | null> {
+  const turn = await row(
+    store,
+    sql<{ run_id: string; agent: string | null; fingerprint: string }>`
+      SELECT run_id, agent, fingerprint FROM holdfast.client_turns
+      WHERE tenant_id = ${principal.tenantId} AND user_id = ${principal.userId}
+        AND client_turn_id = ${request.clientTurnId}`,
+  )
+  if (!turn) return await findMessage(store, principal, request)
+  const run = await readReceipt(store, turn.run_id)
+  if (!run) return { kind: 'turn_gone' }
+  const sameAgent = (request.agent ?? null) === turn.agent || request.agent === run.agent
+  const sameConversation =
+    (request.conversationId === undefined || request.conversationId === run.conversationId) &&
+    (request.threadId === undefined || request.threadId === run.threadId)
+  const same = sameAgent && sameConversation && turn.fingerprint === fingerprintOf(request)
+  return same ? { kind: 'repeated', run } : { kind: 'turn_mismatch' }
+}
+
+// A client that lost its stream asks the same question again, under a run id that is new to us.
+async function findMessage(
+  store: Store,
+  principal: Principal,
+  request: CreateRun,
+): Promise<CreateRunOutcome | null> {
+  if (request.messageId === undefined || request.threadId === undefined) return null
+  const stored = await row(
+    store,
+    sql<{ run_id: string }>`
+      SELECT m.run_id FROM holdfast.conversations c
+      JOIN holdfast.conversation_messages m ON m.conversation_id = c.id AND m.message_id = ${request.messageId}
+      WHERE c.tenant_id = ${principal.tenantId} AND c.user_id = ${principal.userId}
+        AND c.external_id = ${request.threadId} AND c.deleted_at IS NULL`,
+  )
+  const run = stored && (await readReceipt(store, stored.run_id))
+  return run ? { kind: 'repeated', run } : null
+}
+
+async function readReceipt(store: Store, runId: string): Promise<RunReceipt | null> {
+  const run = await row(
+    store,
+    sql<{
+      conversation_id: string
+      thread_id: string
+      agent: string
+      state: RunState
+      last_sequence: number
+    }>`
+      SELECT r.conversation_id, i.thread_id, r.agent, r.state, r.last_sequence FROM holdfast.runs r
+      JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
+      JOIN holdfast.run_inputs i ON i.run_id = r.id WHERE r.id = ${runId}`,
+  )
+  return (
+    run && {
+      runId,
+      conversationId: run.conversation_id,
+      threadId: run.thread_id,
+      agent: run.agent,
+      state: run.state,
+      sequence: run.last_sequence,
+    }
+  )
+}
+
+async function accept(
+  store: Store,
+  db: Db,
+  principal: Principal,
+  request: CreateRun,
+): Promise<{ run: RunReceipt; cancelled: readonly string[] }> {
+  const runId = newId(store)
+  await takeTurn(db, principal, request, runId)
+  const conversation = await enterConversation(store, db, principal, request)
+  const agent = await findAgent(db, request.agent)
+  const { parked, cancelled } = await makeRoom(store, db, conversation.id, request.onActive)
+  const message: UserMessage = {
+    id: request.messageId ?? newId(store),
+    role: 'user',
+    content: request.message,
+  }
+  const turn = await takePlace(db, conversation, message)
+  await rows(
+    db,
+    sql`INSERT INTO holdfast.runs
+          (id, tenant_id, user_id, conversation_id, turn, agent, max_attempts, on_lost, last_sequence,
+           available_at, queue_until, max_queue_ms, deadline_ms)
+        VALUES (${runId}, ${principal.tenantId}, ${principal.userId}, ${conversation.id}, ${turn}, ${agent.name},
+          ${agent.limits.maxAttempts}, ${agent.limits.onLost}, 1,
+          ${parked ? sql`'infinity'` : sql`clock_timestamp()`},
+          ${parked ? null : sql`clock_timestamp() + ${agent.limits.maxQueueMs} * interval '1 ms'`},
+          ${agent.limits.maxQueueMs}, ${Math.min(agent.limits.deadlineMs, request.deadlineMs ?? Infinity)})`,
+  )
+  const wireRunId = request.wireRunId ?? runId
+  await writeInput(db, principal, request, {
+    runId,
+    threadId: conversation.threadId,
+    wireRunId,
+    limits: agent.limits,
+  })
+  await writeUserMessage(db, principal, { conversationId: conversation.id, turn, runId }, message)
+  await insertEvents(db, { runId, tenantId: principal.tenantId, epoch: 0, base: 0 }, [
+    runStarted(conversation.threadId, wireRunId, message),
+  ])
+  const run = {
+    runId,
+    conversationId: conversation.id,
+    threadId: conversation.threadId,
+    agent: agent.name,
+    state: 'queued',
+    sequence: 1,
+  } as const
+  return { run, cancelled }
+}
+
+async function takeTurn(db: Db, principal: Principal, request: CreateRun, runId: string) {
+  const taken = await rows(
+    db,
+    sql`INSERT INTO holdfast.client_turns (tenant_id, user_id, client_turn_id, run_id, agent, fingerprint)
+        VALUES (${principal.tenantId}, ${principal.userId}, ${request.clientTurnId}, ${runId},
+                ${request.agent ?? null}, ${fingerprintOf(request)})
+        ON CONFLICT DO NOTHING RETURNING run_id`,
+  )
+  if (taken.length === 0) throw new Raced('turn')
+}
+
+type Conversation = { id: string; threadId: string }
+
+/** The conversation of the turn, made if the request may make one; locked from here on. */
+async function enterConversation(
+  store: Store,
+  db: Db,
+  principal: Principal,
+  request: CreateRun,
+): Promise<Conversation> {
+  const found =
+    request.conversationId === undefined && request.threadId === undefined
+      ? null
+      : await row(
+          db,
+          sql<{ id: string; external_id: string }>`
+            SELECT id, external_id FROM holdfast.conversations
+            WHERE tenant_id = ${principal.tenantId} AND user_id = ${principal.userId} AND deleted_at IS NULL
+              AND ${
+                request.conversationId === undefined
+                  ? sql`external_id = ${request.threadId}`
+                  : sql`id = ${request.conversationId}`
+              }`,
+        )
+  if (!found && request.conversationId !== undefined) throw new Refused({ kind: 'not_found' })
+  if (found) {
+    const locked = await lockConversation(db, found.id)
+    if (!locked || locked.deletedAt) throw new Refused({ kind: 'not_found' })
+    return { id: found.id, threadId: found.external_id }
+  }
+  const id = newId(store)
+  const threadId = request.threadId ?? id
+  await rows(
+    db,
+    sql`INSERT INTO holdfast.conversations (id, tenant_id, user_id, external_id)
+        VALUES (${id}, ${principal.tenantId}, ${principal.userId}, ${threadId})`,
+  )
+  return { id, threadId }
+}
+
+type Limits = {
+  maxAttempts: number
+  onLost: 'restart' | 'fail'
+  maxQueueMs: number
+  deadlineMs: number
+  history: string
+  effects: string
+}
+
+async function findAgent(
+  db: Db,
+  name: string | undefined,
+): Promise<{ name: string; limits: Limits }> {
+  const agent = await row(
+    db,
+    sql<{ name: string; limits: Limits }>`
+      SELECT name, limits FROM holdfast.agents
+      WHERE ${name === undefined ? sql`is_default` : sql`name = ${name}`} ORDER BY recorded_at DESC LIMIT 1`,
+  )
+  if (!agent) throw new Refused({ kind: 'unknown_agent' })
+  return agent
+}
+
+/** Decides by `onActive` whether the turn may enter now or behind others. A new statement after the lock. */
+async function makeRoom(
+  store: Store,
+  db: Db,
+  conversationId: string,
+  onActive: CreateRun['onActive'],
+): Promise<{ parked: boolean; cancelled: readonly string[] }> {
+  const unfinished = await rows(
+    db,
+    sql<{ id: string; state: RunState }>`
+      SELECT id, state FROM holdfast.runs
+      WHERE conversation_id = ${conversationId} AND state IN ('queued', 'running') ORDER BY turn`,
+  )
+  const [lowest] = unfinished
+  if (!lowest) return { parked: false, cancelled: [] }
+  const waiting = unfinished.length - 1
+  if (onActive === 'reject' || (onActive === 'enqueue' && waiting >= LIMITS.queuedTurnsMax)) {
+    throw new Refused({ kind: 'conversation_busy', activeRunId: lowest.id })
+  }
+  if (onActive === 'enqueue') return { parked: true, cancelled: [] }
+  // From the last to the first, so that ending one does not make the next one due for a moment.
+  for (const { id } of unfinished.toReversed()) {
+    await cancelLocked(store, db, { deletedAt: null }, id)
+  }
+  const left = await rows(
+    db,
+    sql<{ id: string }>`
+      SELECT id FROM holdfast.runs
+      WHERE conversation_id = ${conversationId} AND state IN ('queued', 'running')`,
+  )
+  return { parked: left.length > 0, cancelled: left.map((run) => run.id) }
+}
+
+async function takePlace(
+  db: Db,
+  conversation: Conversation,
+  message: UserMessage,
+): Promise<number> {
+  const bytes = Buffer.byteLength(JSON.stringify(message))
+  const place = await row(
+    db,
+    sql<{ turn: number }>`
+      UPDATE holdfast.conversations
+      SET next_turn = next_turn + 1, bytes = bytes + ${bytes}, updated_at = clock_timestamp(),
+          title = coalesce(title, ${titleOf(message)})
+      WHERE id = ${conversation.id} AND bytes + ${bytes} <= ${LIMITS.conversationBytesMax}
+      RETURNING next_turn - 1 AS turn`,
+  )
+  if (!place) throw new Refused({ kind: 'conversation_full' })
+  return place.turn
+}
+
+async function writeInput(
+  db: Db,
+  principal: Principal,
+  request: CreateRun,
+  run: { runId: string; threadId: string; wireRunId: string; limits: Limits },
+) {
+  await rows(
+    db,
+    sql`INSERT INTO holdfast.run_inputs (run_id, tenant_id, thread_id, wire_run_id, context, state, tools,
+          forwarded_props, history, effects, notify_url)
+        VALUES (${run.runId}, ${principal.tenantId}, ${run.threadId}, ${run.wireRunId},
+          ${json(request.context)}::json, ${json(request.state)}::json, ${json(request.tools)}::json,
+          ${json(request.forwardedProps)}::json, ${run.limits.history}, ${run.limits.effects},
+          ${request.notifyUrl ?? null})`,
+  )
+}
+
+async function writeUserMessage(
+  db: Db,
+  principal: Principal,
+  place: { conversationId: string; turn: number; runId: string },
+  message: UserMessage,
+) {
+  await rows(
+    db,
+    sql`INSERT INTO holdfast.conversation_messages
+          (conversation_id, turn, index, tenant_id, run_id, message_id, role, status, message)
+        VALUES (${place.conversationId}, ${place.turn}, 0, ${principal.tenantId}, ${place.runId},
+          ${message.id}, 'user', 'complete', ${JSON.stringify(message)}::json)`,
+  )
+}
+
+function runStarted(threadId: string, runId: string, message: UserMessage): AgUiEvent {
+  return {
+    type: 'RUN_STARTED',
+    threadId,
+    runId,
+    protocolVersion: '1.0',
+    input: { threadId, runId, messages: [message], tools: [], context: [] },
+  } as AgUiEvent
+}
+
+/** What must be the same for a repeat to be the same turn, besides agent and conversation. */
+function fingerprintOf(request: CreateRun): string {
+  const compared = canonical({ message: request.message, context: request.context ?? [] })
+  return createHash('sha256').update(compared).digest('hex')
+}
+
+/** JSON with sorted keys: equal values give equal text, whatever order a client wrote them in. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, part: unknown) =>
+    typeof part === 'object' && part !== null && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : part,
+  )
+}
+
+const TITLE_CODE_POINTS_MAX = 80
+
+function titleOf(message: UserMessage): string | null {
+  const text =
+    typeof message.content === 'string'
+      ? message.content
+      : message.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join(' ')
+  const points = Array.from(text.trim().replace(/\s+/g, ' '))
+  if (points.length === 0) return null
+  return points.length <= TITLE_CODE_POINTS_MAX
+    ? points.join('')
+    : `${points.slice(0, TITLE_CODE_POINTS_MAX - 1).join('')}…`
+}
+
+function json(value: unknown): string | null {
+  return value === undefined ? null : JSON.stringify(value)
+}

@@ -1,0 +1,49 @@
+export { type Append, type Appended, appendEvents } from './append.ts'
+export { type AttemptInput, readAttemptInput } from './attempt-input.ts'
+export { type Cancelled, cancelRun, cancelThread } from './cancel.ts'
+export {
+  type Claimed,
+  claimForEnding,
+  claimQueued,
+  type EndingCause,
+  takeOver,
+} from './claim.ts'
+export {
+  type ConversationSummary,
+  type ConversationView,
+  listConversations,
+  readConversation,
+  renameConversation,
+} from './conversation.ts'
+export { type CreateRun, type CreateRunOutcome, createRun, type RunReceipt } from './create-run.ts'
+export { type Deleted, deleteConversation, purgeDeleted } from './delete-conversation.ts'
+export { endOverdueQueued, type Swept, unparkMissedHeads } from './end-queued.ts'
+export { type LogEvent, type RunHead, readEvents, readHead, tailRuns } from './event-log.ts'
+export { type Finished, finishRun } from './finish.ts'
+export { saveFold } from './fold-record.ts'
+export type { Lease } from './lease.ts'
+export { migrate, type SchemaStatus, schemaStatus } from './migrate.ts'
+export { isDataError } from './pg-error.ts'
+export { type PreludeView, readPrelude } from './prelude.ts'
+export type { Principal } from './principal.ts'
+export { ensurePartitions, queueFigures, readiness } from './readiness.ts'
+export { type Released, releaseRun } from './release.ts'
+export {
+  type Ownership,
+  type Renewal,
+  readOwnership,
+  recordStaleWrite,
+  renewLeases,
+} from './renew.ts'
+export { listRuns, type RunFilter, type RunView, readRun } from './run.ts'
+export {
+  type AgentRecord,
+  listRunners,
+  type RunnerRecord,
+  registerRunner,
+  removeRunner,
+  touchRunner,
+} from './runner-record.ts'
+export { newId, openStore, type Store, type StoreOptions, syncClock } from './store.ts'
+export { QUERIES as VIOLATION_QUERIES, type Violation, violations } from './violations.ts'
+export { openWakeups, type Topic, type Wakeups } from './wakeups.ts'

@@ -1,0 +1,112 @@
+import { sql } from 'kysely'
+import type { Lease } from './lease.ts'
+import { rows, type Store } from './store.ts'
+
+type Held = Pick<Lease, 'runId' | 'epoch'>
+
+export type Renewal =
+  | { readonly runId: string; readonly kind: 'renewed'; readonly cancelRequested: boolean }
+  /** Still ours, but its row was locked by somebody at this moment: ask again soon. */
+  | { readonly runId: string; readonly kind: 'busy' }
+  | { readonly runId: string; readonly kind: 'lost'; readonly currentEpoch: number | null }
+
+/**
+ * Renews all leases of a runner in one statement and says of each what became of it.
+ * Guarantees: a lease that has passed is never renewed. Locks: the rows it can get, SKIP LOCKED, so it never
+ * waits for an append and cannot deadlock with one; what it did not get is re-read before it is called lost.
+ */
+export async function renewLeases(
+  store: Store,
+  held: readonly Held[],
+  leaseMs: number,
+): Promise<Renewal[]> {
+  if (held.length === 0) return []
+  const ids = held.map((lease) => lease.runId)
+  const epochs = held.map((lease) => lease.epoch)
+  const renewed = await rows(
+    store,
+    sql<{ id: string; cancel_requested: boolean }>`
+      WITH mine AS (
+        SELECT r.id FROM unnest(${ids}::uuid[], ${epochs}::int[]) AS h (id, epoch)
+        JOIN holdfast.runs r ON r.id = h.id AND r.execution_epoch = h.epoch
+        WHERE r.state = 'running' AND r.lease_until > clock_timestamp()
+        FOR NO KEY UPDATE OF r SKIP LOCKED)
+      UPDATE holdfast.runs r SET lease_until = clock_timestamp() + ${leaseMs} * interval '1 ms'
+      FROM mine WHERE r.id = mine.id AND r.lease_until > clock_timestamp()
+      RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancel_requested`,
+  )
+  const answers = new Map<string, Renewal>(
+    renewed.map((run) => [
+      run.id,
+      { runId: run.id, kind: 'renewed', cancelRequested: run.cancel_requested },
+    ]),
+  )
+  const missing = held.filter((lease) => !answers.has(lease.runId))
+  for (const owned of await readOwnership(store, missing)) {
+    answers.set(
+      owned.runId,
+      owned.held
+        ? { runId: owned.runId, kind: 'busy' }
+        : { runId: owned.runId, kind: 'lost', currentEpoch: owned.currentEpoch },
+    )
+  }
+  return held.map(({ runId }) => answers.get(runId) ?? { runId, kind: 'lost', currentEpoch: null })
+}
+
+export type Ownership = {
+  readonly runId: string
+  readonly held: boolean
+  readonly currentEpoch: number
+  readonly state: string
+  readonly lastSequence: number
+  readonly cancelRequested: boolean
+  /** How long ago the lease passed, by the database's clock; 0 while it lives. */
+  readonly lateMs: number
+}
+
+/** What the database knows of these leases now. Takes no locks. */
+export async function readOwnership(store: Store, held: readonly Held[]): Promise<Ownership[]> {
+  if (held.length === 0) return []
+  const ids = held.map((lease) => lease.runId)
+  const epochs = held.map((lease) => lease.epoch)
+  const found = await rows(
+    store,
+    sql<{
+      id: string
+      held: boolean
+      execution_epoch: number
+      state: string
+      last_sequence: number
+      cancel_requested: boolean
+      late_ms: number
+    }>`
+      SELECT r.id, r.execution_epoch = h.epoch AND r.state = 'running' AND r.lease_until > clock_timestamp() AS held,
+        r.execution_epoch, r.state, r.last_sequence, r.cancel_requested_at IS NOT NULL AS cancel_requested,
+        greatest(0, coalesce(extract(epoch FROM clock_timestamp() - r.lease_until) * 1000, 0)) AS late_ms
+      FROM unnest(${ids}::uuid[], ${epochs}::int[]) AS h (id, epoch) JOIN holdfast.runs r ON r.id = h.id`,
+  )
+  return found.map((run) => ({
+    runId: run.id,
+    held: run.held === true,
+    currentEpoch: run.execution_epoch,
+    state: run.state,
+    lastSequence: run.last_sequence,
+    cancelRequested: run.cancel_requested,
+    lateMs: Math.round(Number(run.late_ms)),
+  }))
+}
+
+/** The ledger's row for a write that the fence refused. The only thing a fenced attempt still writes. */
+export async function recordStaleWrite(
+  store: Store,
+  lease: Lease,
+  operation: string,
+): Promise<void> {
+  await rows(
+    store,
+    sql`INSERT INTO holdfast.stale_writes (run_id, tenant_id, operation, epoch, current_epoch, runner, late_ms)
+        SELECT r.id, r.tenant_id, ${operation}, ${lease.epoch}, r.execution_epoch, ${lease.owner}::uuid,
+          greatest(0, extract(epoch FROM clock_timestamp() - coalesce(r.lease_until, r.finished_at)) * 1000)::bigint
+        FROM holdfast.runs r WHERE r.id = ${lease.runId}`,
+  )
+}

@@ -1,0 +1,146 @@
+import {
+  RUN_ERROR_MESSAGES,
+  type RunErrorCode,
+  type RunOutcome,
+  type RunState,
+  type TokenUsage,
+} from '@holdfast/protocol'
+import { type RawBuilder, sql } from 'kysely'
+import { asCursor, fromCursor } from './cursor.ts'
+import { visibleTo } from './event-log.ts'
+import type { Principal } from './principal.ts'
+import { row, rows, type Store } from './store.ts'
+
+/** A run as its followers may know it. Times are ISO 8601. */
+export type RunView = {
+  readonly runId: string
+  readonly conversationId: string
+  readonly threadId: string
+  readonly agent: string
+  readonly state: RunState
+  readonly outcome: RunOutcome | null
+  readonly epoch: number
+  readonly attemptsUsed: number
+  readonly sequence: number
+  readonly createdAt: string
+  readonly startedAt: string | null
+  readonly finishedAt: string | null
+  readonly cancelRequestedAt: string | null
+  readonly error: { readonly code: RunErrorCode; readonly message: string } | null
+  readonly result: unknown
+  readonly usage: readonly TokenUsage[]
+  readonly attempts: readonly {
+    readonly epoch: number
+    readonly runner: string
+    readonly startedAt: string
+    readonly endedAt: string | null
+    readonly outcome: string | null
+  }[]
+}
+
+type RunRow = {
+  id: string
+  conversation_id: string
+  thread_id: string
+  agent: string
+  state: RunState
+  outcome: RunOutcome | null
+  execution_epoch: number
+  attempts_used: number
+  last_sequence: number
+  created_at: Date
+  started_at: Date | null
+  finished_at: Date | null
+  cancel_requested_at: Date | null
+  error_code: RunErrorCode | null
+  result: unknown
+  usage: TokenUsage[] | null
+  attempts: RunView['attempts'] | null
+}
+
+export type RunFilter = {
+  readonly state?: RunState | undefined
+  readonly agent?: string | undefined
+  readonly conversationId?: string | undefined
+  readonly limit: number
+  readonly cursor?: string | undefined
+  /** An operator's: those of the whole tenant. */
+  readonly all?: boolean | undefined
+}
+
+/** `null`: unknown, foreign or deleted; these look the same. */
+export async function readRun(
+  store: Store,
+  principal: Principal,
+  runId: string,
+): Promise<RunView | null> {
+  const found = await row(store, select(sql`r.id = ${runId} AND ${visibleTo(principal)}`, 1))
+  return found && asView(found)
+}
+
+/** Newest first; one's own, unless an operator asks for all. */
+export async function listRuns(
+  store: Store,
+  principal: Principal,
+  filter: RunFilter,
+): Promise<{ kind: 'page'; runs: RunView[]; nextCursor: string | null } | { kind: 'bad_cursor' }> {
+  const before = fromCursor(filter.cursor)
+  if (before === 'bad') return { kind: 'bad_cursor' }
+  const everything = filter.all === true && principal.role === 'operator'
+  const conditions = [
+    visibleTo(everything ? principal : { ...principal, role: 'user' }),
+    ...(filter.state === undefined ? [] : [sql`r.state = ${filter.state}`]),
+    ...(filter.agent === undefined ? [] : [sql`r.agent = ${filter.agent}`]),
+    ...(filter.conversationId === undefined
+      ? []
+      : [sql`r.conversation_id = ${filter.conversationId}`]),
+    ...(before === null ? [] : [sql`r.id < ${before}`]),
+  ]
+  const found = await rows(store, select(sql.join(conditions, sql` AND `), filter.limit + 1))
+  const runs = found.slice(0, filter.limit).map(asView)
+  const last = runs.at(-1)
+  return {
+    kind: 'page',
+    runs,
+    nextCursor: found.length > filter.limit && last ? asCursor(last.runId) : null,
+  }
+}
+
+function select(condition: RawBuilder<unknown>, limit: number) {
+  return sql<RunRow>`
+    SELECT r.*, i.thread_id, x.result, x.usage,
+      (SELECT json_agg(json_build_object('epoch', a.epoch, 'runner', a.runner,
+                'startedAt', a.started_at, 'endedAt', a.ended_at, 'outcome', a.outcome) ORDER BY a.epoch)
+       FROM holdfast.run_attempts a WHERE a.run_id = r.id) AS attempts
+    FROM holdfast.runs r
+    JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
+    JOIN holdfast.run_inputs i ON i.run_id = r.id
+    LEFT JOIN holdfast.run_results x ON x.run_id = r.id
+    WHERE ${condition} ORDER BY r.id DESC LIMIT ${limit}`
+}
+
+function asView(run: RunRow): RunView {
+  return {
+    runId: run.id,
+    conversationId: run.conversation_id,
+    threadId: run.thread_id,
+    agent: run.agent,
+    state: run.state,
+    outcome: run.outcome,
+    epoch: run.execution_epoch,
+    attemptsUsed: run.attempts_used,
+    sequence: run.last_sequence,
+    createdAt: run.created_at.toISOString(),
+    startedAt: run.started_at?.toISOString() ?? null,
+    finishedAt: run.finished_at?.toISOString() ?? null,
+    cancelRequestedAt: run.cancel_requested_at?.toISOString() ?? null,
+    error: run.error_code && { code: run.error_code, message: RUN_ERROR_MESSAGES[run.error_code] },
+    result: run.result ?? null,
+    usage: run.usage ?? [],
+    attempts: (run.attempts ?? []).map((attempt) => ({
+      ...attempt,
+      startedAt: new Date(attempt.startedAt).toISOString(),
+      endedAt: attempt.endedAt && new Date(attempt.endedAt).toISOString(),
+    })),
+  }
+}

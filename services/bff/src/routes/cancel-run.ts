@@ -1,0 +1,79 @@
+import { CancelBody, CancelQuery, CancelReceipt, isTerminal } from '@holdfast/protocol'
+import { cancelRun, type Principal, readRun } from '@holdfast/store'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { ZodTypeProvider } from 'fastify-type-provider-zod'
+import * as z from 'zod'
+import type { Bff } from '../bff.ts'
+import { notFound } from '../plugins/errors.ts'
+import { pathId } from './ids.ts'
+
+type CancelOutcome = Awaited<ReturnType<typeof cancelRun>>
+
+/** POST /runs/{id}/cancel: durable when it answers, never an error for being late or repeated. */
+export function cancelRunRoute(app: FastifyInstance, bff: Bff): void {
+  app.withTypeProvider<ZodTypeProvider>().route({
+    method: 'POST',
+    url: '/runs/:id/cancel',
+    schema: {
+      summary: 'Stop a run; ?wait=SECONDS answers when it has ended',
+      params: z.object({ id: z.string() }),
+      querystring: CancelQuery,
+      body: CancelBody,
+      response: { 200: CancelReceipt, 202: CancelReceipt },
+    },
+    async handler(request, reply) {
+      const { principal } = request
+      const outcome = await cancelRun(bff.store, principal, pathId(request))
+      const waitMs = (request.query.wait ?? 0) * 1000
+      if (outcome.kind !== 'requested' || waitMs === 0)
+        return sendCancelOutcome(bff, reply, outcome)
+      announce(bff, outcome)
+      const left = new AbortController()
+      request.raw.socket.once('close', () => left.abort())
+      const ended = await untilEnded(bff, principal, outcome.runId, waitMs, left.signal)
+      return sendReceipt(reply, ended ?? outcome)
+    },
+  })
+}
+
+/** 202 while the run has still to end, 200 with the final state when it has. */
+export function sendCancelOutcome(bff: Bff, reply: FastifyReply, outcome: CancelOutcome) {
+  if (outcome.kind === 'not_found') throw notFound()
+  announce(bff, outcome)
+  return sendReceipt(reply, outcome)
+}
+
+function sendReceipt(reply: FastifyReply, { runId, state, cancelRequestedAt }: CancelReceipt) {
+  return reply.code(isTerminal(state) ? 200 : 202).send({ runId, state, cancelRequestedAt })
+}
+
+function announce({ wakeups }: Bff, outcome: Exclude<CancelOutcome, { kind: 'not_found' }>): void {
+  if (outcome.kind === 'requested') {
+    wakeups.publish('cancel', [outcome.runId])
+    return
+  }
+  wakeups.publish('events', [outcome.runId])
+  if (outcome.nextRunId !== null) wakeups.publish('queue', [outcome.nextRunId])
+}
+
+/** The run once it ended, or undefined when it did not in time or the caller left. */
+async function untilEnded(
+  bff: Bff,
+  principal: Principal,
+  runId: string,
+  waitMs: number,
+  signal: AbortSignal,
+): Promise<CancelReceipt | undefined> {
+  const untilMs = performance.now() + waitMs
+  const first = await readRun(bff.store, principal, runId)
+  if (!first) return undefined
+  let { sequence } = first
+  using follower = bff.hub.follow(runId, sequence)
+  let run: typeof first | null = first
+  while (run && !isTerminal(run.state) && performance.now() < untilMs && !signal.aborted) {
+    const batch = await follower.next(sequence, untilMs - performance.now(), signal)
+    if (batch.kind === 'events') sequence = batch.events.at(-1)?.sequence ?? sequence
+    run = await readRun(bff.store, principal, runId)
+  }
+  return run && isTerminal(run.state) ? run : undefined
+}

@@ -1,0 +1,130 @@
+import {
+  CreateRunBody,
+  isAgentInput,
+  LIMITS,
+  type RunReceipt,
+  RunReceipt as RunReceiptSchema,
+} from '@holdfast/protocol'
+import { HoldfastError } from '@holdfast/std'
+import { type CreateRun, createRun, type RunReceipt as StoredReceipt } from '@holdfast/store'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Bff } from '../bff.ts'
+import { isLoopback } from '../config.ts'
+import { SSE_ROUTE } from '../event-stream.ts'
+import { invalidRequest, notFound, notImplemented, parseBody } from '../plugins/errors.ts'
+import { runAgentInput } from './ag-ui.ts'
+import { lookupId } from './ids.ts'
+
+/** POST /runs, with our own body or with AG-UI's. */
+export function createRunRoute(app: FastifyInstance, bff: Bff): void {
+  app.route({
+    method: 'POST',
+    url: '/runs',
+    ...SSE_ROUTE,
+    schema: {
+      summary: 'Accept a message and start a run; AG-UI RunAgentInput is taken as well',
+      body: CreateRunBody,
+      response: { 200: RunReceiptSchema, 202: RunReceiptSchema, 303: RunReceiptSchema },
+    },
+    // Two bodies share the route: the handler looks which one came.
+    validatorCompiler: () => (value: unknown) => ({ value }),
+    async handler(request, reply) {
+      if (isAgentInput(request.body)) return runAgentInput(bff, request, reply, undefined)
+      const body = parseBody(CreateRunBody, request.body)
+      const { kind, run } = await acceptRun(bff, request, requestOf(bff, body))
+      return sendReceipt(request, reply, kind, receiptOf(run))
+    },
+  })
+}
+
+/**
+ * Stores the run and wakes the runners.
+ * @throws HoldfastError for every outcome but created and repeated
+ */
+export async function acceptRun(bff: Bff, request: FastifyRequest, create: CreateRun) {
+  if (Buffer.byteLength(JSON.stringify(create.message)) > LIMITS.messageBytesMax) {
+    throw new HoldfastError('too_large', 'message_too_large', 'A message has at most 1 MiB.')
+  }
+  const outcome = await createRun(bff.store, request.principal, create)
+  switch (outcome.kind) {
+    case 'created':
+      bff.wakeups.publish('queue', [outcome.run.runId])
+      bff.wakeups.publish('cancel', outcome.cancelled)
+      return { kind: outcome.kind, run: outcome.run }
+    case 'repeated':
+      return { kind: outcome.kind, run: outcome.run }
+    case 'conversation_busy':
+      throw new HoldfastError('conflict', outcome.kind, 'Another run of it is not finished.', {
+        details: { activeRunId: outcome.activeRunId },
+      })
+    case 'turn_mismatch':
+      throw new HoldfastError('unprocessable', outcome.kind, 'This turn had another body before.')
+    case 'turn_gone':
+      throw new HoldfastError('gone', outcome.kind, 'The run of this turn was deleted.')
+    case 'unknown_agent':
+      throw new HoldfastError('unprocessable', outcome.kind, 'No runner ever offered this agent.')
+    case 'conversation_full':
+      throw new HoldfastError('too_large', outcome.kind, 'The conversation can hold no more.')
+    case 'not_found':
+      throw notFound()
+  }
+}
+
+function requestOf(bff: Bff, body: CreateRunBody): CreateRun {
+  refuseUnbuilt(body)
+  if (body.message == null) throw invalidRequest([{ path: 'message', message: 'is required' }])
+  if (body.notifyUrl != null && !mayNotify(bff, body.notifyUrl)) {
+    throw invalidRequest([{ path: 'notifyUrl', message: 'names no allowed http(s) host' }])
+  }
+  return {
+    clientTurnId: body.clientTurnId,
+    message: body.message as CreateRun['message'],
+    onActive: body.onActive ?? 'reject',
+    ...(body.conversationId == null ? {} : { conversationId: lookupId(body.conversationId) }),
+    ...(body.agent == null ? {} : { agent: body.agent }),
+    ...(body.notifyUrl == null ? {} : { notifyUrl: body.notifyUrl }),
+    ...(body.deadlineMs == null ? {} : { deadlineMs: body.deadlineMs }),
+    ...(body.context == null ? {} : { context: body.context }),
+    ...(body.state == null ? {} : { state: body.state }),
+    ...(body.tools == null ? {} : { tools: body.tools as NonNullable<CreateRun['tools']> }),
+    ...(body.forwardedProps == null ? {} : { forwardedProps: body.forwardedProps }),
+  }
+}
+
+function refuseUnbuilt(body: CreateRunBody): void {
+  if (body.resume?.length) throw notImplemented('resume')
+  if (body.toolResults?.length) throw notImplemented('toolResults')
+  if (body.replaces) throw notImplemented('replaces')
+}
+
+function mayNotify({ config }: Bff, notifyUrl: string): boolean {
+  const url = URL.parse(notifyUrl)
+  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password) return false
+  if (config.auth.mode === 'open' && isLoopback(url.hostname)) return true
+  return config.notifyAllow.includes(url.hostname) || config.notifyAllow.includes(url.host)
+}
+
+function receiptOf({ runId, conversationId, state, sequence }: StoredReceipt): RunReceipt {
+  const self = `/runs/${runId}`
+  const links = { self, events: `${self}/events`, cancel: `${self}/cancel` }
+  return { runId, conversationId, state, sequence, links }
+}
+
+function sendReceipt(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  kind: 'created' | 'repeated',
+  receipt: RunReceipt,
+) {
+  reply.header('x-holdfast-run-id', receipt.runId)
+  reply.header('x-holdfast-conversation-id', receipt.conversationId)
+  if (wantsEvents(request))
+    return reply.code(303).header('location', receipt.links.events).send(receipt)
+  const status = kind === 'created' ? 202 : 200
+  return reply.code(status).header('location', receipt.links.self).send(receipt)
+}
+
+function wantsEvents(request: FastifyRequest): boolean {
+  const ranges = (request.headers.accept ?? '').toLowerCase().split(',')
+  return ranges.some((range) => /^\s*text\/event-stream\s*(;(?!.*q=0(\.0*)?\s*$).*)?$/.test(range))
+}

@@ -1,0 +1,69 @@
+import { ListRunsQuery, RunPage, RunView } from '@holdfast/protocol'
+import { listRuns, readRun, type RunView as StoredRun } from '@holdfast/store'
+import type { FastifyInstance } from 'fastify'
+import type { ZodTypeProvider } from 'fastify-type-provider-zod'
+import * as z from 'zod'
+import type { Bff } from '../bff.ts'
+import { invalidRequest, notFound, notImplemented } from '../plugins/errors.ts'
+import { lookupId, pathId } from './ids.ts'
+
+const Params = z.object({ id: z.string() })
+
+/** Reading runs. */
+export function runRoutes(app: FastifyInstance, bff: Bff): void {
+  const routes = app.withTypeProvider<ZodTypeProvider>()
+
+  routes.route({
+    method: 'GET',
+    url: '/runs/:id',
+    schema: { summary: 'One run', params: Params, response: { 200: RunView } },
+    async handler(request) {
+      const run = await readRun(bff.store, request.principal, pathId(request))
+      if (!run) throw notFound()
+      return viewOf(run)
+    },
+  })
+
+  routes.route({
+    method: 'GET',
+    url: '/runs',
+    schema: {
+      summary: 'Runs, newest first',
+      querystring: ListRunsQuery,
+      response: { 200: RunPage },
+    },
+    async handler(request) {
+      const { all, conversationId, state, agent, cursor, limit } = request.query
+      const everybody = all === 'true'
+      if (everybody && request.principal.role !== 'operator') throw notFound()
+      const page = await listRuns(bff.store, request.principal, {
+        limit,
+        all: everybody,
+        ...(state === undefined ? {} : { state }),
+        ...(agent === undefined ? {} : { agent }),
+        ...(cursor === undefined ? {} : { cursor }),
+        ...(conversationId === undefined ? {} : { conversationId: lookupId(conversationId) }),
+      })
+      if (page.kind === 'bad_cursor') {
+        throw invalidRequest([{ path: 'cursor', message: 'is none of ours' }])
+      }
+      return { runs: page.runs.map(viewOf), nextCursor: page.nextCursor }
+    },
+  })
+
+  for (const part of ['why', 'timeline'] as const) {
+    routes.route({
+      method: 'GET',
+      url: `/runs/:id/${part}`,
+      schema: { summary: `Not implemented yet: ${part}`, params: Params },
+      async handler(request) {
+        if (!(await readRun(bff.store, request.principal, pathId(request)))) throw notFound()
+        throw notImplemented(part)
+      },
+    })
+  }
+}
+
+function viewOf(run: StoredRun): RunView {
+  return { ...run, inDoubt: [], artifacts: [] }
+}

@@ -1,0 +1,165 @@
+import type { AgUiAgentSpec, AgUiEvent } from '@holdfast/protocol'
+import { type Agent, AgentFailure, type AgentResult, type AgentRun } from '../agent.ts'
+import type { Outbound } from '../outbound.ts'
+import { createEventNormaliser, type EventNormaliser } from './normalise-events.ts'
+import { requestUpstream, type UpstreamAnswer } from './request-upstream.ts'
+import { eventsOfJson, jsonOf } from './json-answer.ts'
+import { createSseReader, SSE_CAPS, type SseCaps } from './sse-reader.ts'
+import type { Watchdog } from './watchdog.ts'
+
+export type AgUiDeps = { outbound: Outbound; caps?: SseCaps }
+
+/** An agent elsewhere that speaks AG-UI over HTTP and server-sent events. */
+export function createAgUiAgent(spec: AgUiAgentSpec, deps: AgUiDeps): Agent {
+  const caps = deps.caps ?? SSE_CAPS
+  return {
+    type: 'ag-ui',
+    async run(run) {
+      const log = createRunLog(run)
+      try {
+        return await requestUpstream(spec, deps.outbound, run, (answer, watchdog) =>
+          readAnswer(answer, { run, log, watchdog, caps }),
+        )
+      } catch (error) {
+        run.signal.throwIfAborted()
+        throw log.emitted ? withoutRetry(error) : error
+      }
+    },
+  }
+}
+
+/** The run's log with what was written to it noted: from then on nothing may be tried again. */
+type RunLog = { readonly emitted: boolean; write(events: readonly AgUiEvent[]): Promise<void> }
+
+type Reading = { run: AgentRun; log: RunLog; watchdog: Watchdog; caps: SseCaps }
+
+function createRunLog(run: AgentRun): RunLog {
+  let emitted = false
+  return {
+    get emitted() {
+      return emitted
+    },
+    async write(events) {
+      if (events.length === 0) return
+      emitted = true
+      await run.emit(events)
+    },
+  }
+}
+
+async function readAnswer(answer: UpstreamAnswer, reading: Reading): Promise<AgentResult> {
+  const normaliser = createEventNormaliser(reading.run)
+  try {
+    const result = answer.isStream
+      ? await readStream(answer, normaliser, reading)
+      : await readJson(answer, normaliser, reading)
+    if (result) return result
+    throw new AgentFailure('upstream_truncated', 'the upstream ended without an ending', {
+      retryable: true,
+    })
+  } catch (error) {
+    if (error instanceof AgentFailure && !reading.run.signal.aborted) {
+      await reading.log.write(normaliser.flush())
+    }
+    throw error
+  }
+}
+
+async function readStream(
+  answer: UpstreamAnswer,
+  normaliser: EventNormaliser,
+  reading: Reading,
+): Promise<AgentResult | undefined> {
+  const reader = createSseReader(reading.caps)
+  for await (const bytes of answer.bytes()) {
+    const values = reader.push(bytes).flatMap((data) => parsed(data, reading.run))
+    const result = await pushAll(values, normaliser, reading)
+    if (result) return result
+  }
+  // Some servers leave out the last blank line; a half event instead of one is a cut.
+  const rest = reader.end().flatMap((data) => (isJson(data) ? parsed(data, reading.run) : []))
+  return pushAll(rest, normaliser, reading)
+}
+
+async function readJson(
+  answer: UpstreamAnswer,
+  normaliser: EventNormaliser,
+  reading: Reading,
+): Promise<AgentResult | undefined> {
+  const json = await jsonOf(answer.bytes(), reading.caps.eventBytesMax)
+  return pushAll(eventsOfJson(json, reading.run.runId), normaliser, reading)
+}
+
+/** Writes what the values mean; gives the result once the upstream has ended its run. */
+async function pushAll(
+  values: readonly unknown[],
+  normaliser: EventNormaliser,
+  { run, log, watchdog }: Reading,
+): Promise<AgentResult | undefined> {
+  const events: AgUiEvent[] = []
+  let progress = false
+  const write = async () => {
+    watchdog.pause()
+    await log.write(events.splice(0))
+    watchdog.resume()
+  }
+  for (const value of values) {
+    const normalised = await pushed(value, normaliser, write)
+    events.push(...normalised.events)
+    progress ||= normalised.progress
+    const { ending } = normalised
+    if (!ending) continue
+    await write()
+    if (ending.kind === 'finished') return ending.result
+    run.log.warn({ upstream: { message: ending.message, code: ending.code } }, 'upstream error')
+    throw new AgentFailure('upstream_error', 'the upstream ended its run with an error', {
+      usage: ending.usage,
+    })
+  }
+  if (progress) watchdog.progress()
+  await write()
+  return undefined
+}
+
+/** What came in order before a bad event stays said. */
+async function pushed(value: unknown, normaliser: EventNormaliser, write: () => Promise<void>) {
+  try {
+    return normaliser.push(value)
+  } catch (error) {
+    await write()
+    throw error
+  }
+}
+
+function parsed(data: string, run: AgentRun): unknown[] {
+  // These are the whole payload of an event; inside a text they are text.
+  if (data.trim() === '[DONE]') {
+    run.log.debug('upstream sent [DONE], which is not of AG-UI')
+    return []
+  }
+  if (data.startsWith(':')) {
+    run.log.debug('upstream sent a comment as data')
+    return []
+  }
+  try {
+    return [JSON.parse(data)]
+  } catch (error) {
+    throw new AgentFailure('upstream_error', 'the upstream sent an event that is not JSON', {
+      cause: error,
+    })
+  }
+}
+
+function isJson(data: string): boolean {
+  try {
+    JSON.parse(data)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function withoutRetry(error: unknown): unknown {
+  if (!(error instanceof AgentFailure) || !error.retryable) return error
+  return new AgentFailure(error.code, error.message, { cause: error.cause, usage: error.usage })
+}

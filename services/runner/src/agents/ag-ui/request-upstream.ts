@@ -1,0 +1,177 @@
+import type { Socket } from 'node:net'
+import type { AgUiAgentSpec } from '@holdfast/protocol'
+import { Client, type Dispatcher } from 'undici'
+import { AgentFailure, type AgentRun } from '../agent.ts'
+import type { Outbound } from '../outbound.ts'
+import { closeSocket, connectUpstream } from './connect.ts'
+import { failureOfRequest, failureOfStatus } from './http-failure.ts'
+import { requestHeaders, runInput } from './run-input.ts'
+import { createWatchdog, type Watchdog } from './watchdog.ts'
+
+/** The head of a good answer came; `isStream` tells server-sent events from JSON. */
+export type UpstreamAnswer = { isStream: boolean; bytes(): AsyncIterable<Uint8Array> }
+
+const ERROR_BODY_BYTES_MAX = 64 << 10
+const ERROR_BODY_WAIT_MS = 1000
+
+/**
+ * POSTs the run and lets `read` have the answer. However it ends, the connection is closed before
+ * this returns; an abort of the run or a silence destroys it at once, whatever is pending.
+ * @throws AgentFailure, or the reason of the run's signal
+ */
+export async function requestUpstream<T>(
+  spec: AgUiAgentSpec,
+  outbound: Outbound,
+  run: AgentRun,
+  read: (answer: UpstreamAnswer, watchdog: Watchdog) => Promise<T>,
+): Promise<T> {
+  run.signal.throwIfAborted()
+  const stopping = new AbortController()
+  const stop = () => stopping.abort(run.signal.reason)
+  run.signal.addEventListener('abort', stop, { once: true })
+  try {
+    run.assertHeld()
+    const socket = await connectedInTime(spec, outbound, stopping)
+    return await exchange(socket, spec, run, stopping, read)
+  } catch (error) {
+    run.signal.throwIfAborted()
+    throw stopping.signal.aborted ? stopping.signal.reason : error
+  } finally {
+    run.signal.removeEventListener('abort', stop)
+  }
+}
+
+async function connectedInTime(
+  spec: AgUiAgentSpec,
+  outbound: Outbound,
+  stopping: AbortController,
+): Promise<Socket> {
+  const tooLong = new AgentFailure('upstream_timeout', 'connecting took too long', {
+    retryable: true,
+  })
+  const timer = setTimeout(() => stopping.abort(tooLong), Math.min(spec.connectTimeoutMs, 2 ** 30))
+  try {
+    return await connectUpstream(new URL(spec.url), outbound, stopping.signal)
+  } catch (error) {
+    throw failureOfRequest(error)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+async function exchange<T>(
+  socket: Socket,
+  spec: AgUiAgentSpec,
+  run: AgentRun,
+  stopping: AbortController,
+  read: (answer: UpstreamAnswer, watchdog: Watchdog) => Promise<T>,
+): Promise<T> {
+  const url = new URL(spec.url)
+  // One connection a run, ours to destroy: an aborted stream never leaves a socket in a pool.
+  const client = new Client(url.origin, {
+    connect: oneConnection(socket),
+    allowH2: false,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    pipelining: 1,
+  })
+  const watchdog = createWatchdog(spec, (failure) => {
+    const retryable = new AgentFailure(failure.code, failure.message, { retryable: true })
+    stopping.abort(retryable)
+  })
+  try {
+    run.assertHeld()
+    const response = await headOf(client, url, spec, run)
+    watchdog.byte()
+    await refuseFailure(response)
+    const isStream = isEventStream(response)
+    return await read({ isStream, bytes: () => bytesOf(response.body, watchdog) }, watchdog)
+  } finally {
+    watchdog.stop()
+    await closeSocket(socket)
+    await client.destroy()
+  }
+}
+
+async function headOf(
+  client: Client,
+  url: URL,
+  spec: AgUiAgentSpec,
+  run: AgentRun,
+): Promise<Dispatcher.ResponseData> {
+  try {
+    return await client.request({
+      method: 'POST',
+      path: `${url.pathname}${url.search}`,
+      headers: requestHeaders(spec, run),
+      body: JSON.stringify(runInput(run)),
+    })
+  } catch (error) {
+    throw failureOfRequest(error)
+  }
+}
+
+function oneConnection(socket: Socket) {
+  let taken = false
+  return (_options: unknown, callback: (...result: [Error, null] | [null, Socket]) => void) => {
+    if (taken) return callback(new Error('the connection to the upstream is over'), null)
+    taken = true
+    callback(null, socket)
+  }
+}
+
+async function* bytesOf(
+  body: AsyncIterable<Uint8Array>,
+  watchdog: Watchdog,
+): AsyncIterable<Uint8Array> {
+  try {
+    for await (const bytes of body) {
+      watchdog.byte()
+      yield bytes
+    }
+  } catch (error) {
+    if (error instanceof AgentFailure) throw error
+    throw new AgentFailure('upstream_truncated', 'the connection to the upstream broke', {
+      cause: error,
+      retryable: true,
+    })
+  }
+}
+
+/** @throws AgentFailure for every answer but a 200 with something to read */
+async function refuseFailure(response: Dispatcher.ResponseData): Promise<void> {
+  const { statusCode, headers } = response
+  if (statusCode >= 200 && statusCode < 300 && statusCode !== 204 && statusCode !== 205) {
+    const encoding = String(headers['content-encoding'] ?? 'identity')
+    if (encoding === 'identity') return
+    throw new AgentFailure('upstream_error', `the upstream encoded its answer: ${encoding}`)
+  }
+  const body = await textOf(response.body)
+  const retryAfter = headers['retry-after']
+  throw failureOfStatus(statusCode, Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, body)
+}
+
+/** A server without a content type is believed; one that says HTML is not an agent. */
+function isEventStream({ headers }: Dispatcher.ResponseData): boolean {
+  const type = String(headers['content-type'] ?? 'text/event-stream').toLowerCase()
+  if (type.startsWith('text/event-stream')) return true
+  if (/^application\/([\w.-]+\+)?json\b/.test(type)) return false
+  throw new AgentFailure('upstream_error', `the upstream answered with ${type}`)
+}
+
+/** The beginning of an error's text, for the log; the connection is not kept waiting for more. */
+async function textOf(body: Dispatcher.ResponseData['body']): Promise<string> {
+  const timer = setTimeout(() => body.destroy(), ERROR_BODY_WAIT_MS)
+  let text = ''
+  try {
+    for await (const part of body) {
+      text += Buffer.from(part).toString('utf8')
+      if (text.length > ERROR_BODY_BYTES_MAX) break
+    }
+  } catch (error) {
+    return `${text} (${error instanceof Error ? error.message : 'cut'})`
+  } finally {
+    clearTimeout(timer)
+  }
+  return text
+}

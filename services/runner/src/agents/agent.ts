@@ -1,0 +1,83 @@
+import type {
+  AgUiEvent,
+  AttemptReason,
+  Context,
+  Interrupt,
+  Message,
+  RunErrorCode,
+  TokenUsage,
+  Tool,
+} from '@holdfast/protocol'
+import type { Logger } from 'pino'
+
+/** Everything an agent may know and do in one attempt of a run. */
+export type AgentRun = {
+  readonly runId: string
+  readonly conversationId: string
+  readonly tenantId: string
+  readonly userId: string
+  /** The attempt's number; `runId.epoch` is what upstreams see as run id. */
+  readonly epoch: number
+  readonly reason: AttemptReason
+  /** Valid for a model: every tool call answered, this turn's user message last, no activity. */
+  readonly messages: readonly Message[]
+  /** The conversation's state as this turn began; `undefined` if it never had one. */
+  readonly state: unknown
+  readonly tools: readonly Tool[]
+  readonly context: readonly Context[]
+  readonly forwardedProps: Readonly<Record<string, unknown>>
+  /** Message and tool call ids that stand in this conversation's log already, lost attempts included. */
+  readonly usedIds: ReadonlySet<string>
+  /** The stored history (with ids, activity and reasoning) up to and with this turn's user message. */
+  readonly history: readonly Message[]
+  /** Aborts with the typed reason when the attempt must end (cancel, deadline, drain, lease lost). */
+  readonly signal: AbortSignal
+  readonly log: Logger
+  /**
+   * Puts events into the log, in order; resolves when there is room for more. Rejects when the
+   * attempt is over. Events must be complete AG-UI events with unique ids; deltas may be small.
+   */
+  emit(events: readonly AgUiEvent[]): Promise<void>
+  /** To be asked before each outgoing byte after a gap: throws when the lease's limit has passed. */
+  assertHeld(): void
+}
+
+/** How an agent ended by itself. Failures are thrown as AgentFailure. */
+export type AgentResult = {
+  readonly outcome: 'success' | 'interrupt' | 'cancelled'
+  readonly interrupts?: readonly Interrupt[]
+  readonly result?: unknown
+  readonly usage?: readonly TokenUsage[]
+}
+
+export interface Agent {
+  readonly type: string
+  run(run: AgentRun): Promise<AgentResult>
+}
+
+/** The agent or its upstream failed. `message` and `cause` stay in the server's log. */
+export class AgentFailure extends Error {
+  override readonly name = 'AgentFailure'
+  readonly code: RunErrorCode
+  /** May be tried again if nothing of this attempt was visible yet. */
+  readonly retryable: boolean
+  readonly retryAfterMs: number | undefined
+  readonly usage: readonly TokenUsage[] | undefined
+
+  constructor(
+    code: RunErrorCode,
+    message: string,
+    options: {
+      cause?: unknown
+      retryable?: boolean
+      retryAfterMs?: number | undefined
+      usage?: readonly TokenUsage[] | undefined
+    } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.code = code
+    this.retryable = options.retryable ?? false
+    this.retryAfterMs = options.retryAfterMs
+    this.usage = options.usage
+  }
+}

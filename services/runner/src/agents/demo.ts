@@ -1,0 +1,133 @@
+import { type AgUiEvent, EventType } from '@holdfast/protocol'
+import { wait } from '@holdfast/std'
+import { type Agent, AgentFailure, type AgentRun } from './agent.ts'
+import { answerTo, type DemoCommands, demoCommands } from './demo-answer.ts'
+
+const WORD_MS = 15
+
+/** An agent without a model: deterministic, offline, and able to show all that a run can do. */
+export function createDemoAgent(): Agent {
+  return {
+    type: 'demo',
+    async run(run) {
+      const commands = demoCommands(run.messages)
+      const speaker = createSpeaker(run, wordMs(commands, run))
+      if (commands.think) await think(speaker)
+      if (commands.state) await showState(speaker, run)
+      if (commands.activity) await showActivity(speaker)
+      if (commands.tool !== undefined) await callTool(speaker, commands.tool)
+      await speaker.say(answerTo(run, commands))
+      if (commands.fail) throw new AgentFailure('agent_error', 'the demo agent was told to fail')
+      return { outcome: 'success' }
+    },
+  }
+}
+
+type Speaker = {
+  id(kind: string): string
+  emit(...events: AgUiEvent[]): Promise<void>
+  /** A text message, word by word. */
+  say(text: string): Promise<void>
+  words(text: string, say: (delta: string) => AgUiEvent): Promise<void>
+}
+
+function createSpeaker(run: AgentRun, pauseMs: number): Speaker {
+  const counts = new Map<string, number>()
+  const emit = (...events: AgUiEvent[]) => run.emit(events)
+  const id = (kind: string) => {
+    const count = (counts.get(kind) ?? 0) + 1
+    counts.set(kind, count)
+    return `${run.runId}.${run.epoch}.${kind}${count}`
+  }
+  async function words(text: string, say: (delta: string) => AgUiEvent) {
+    for (const word of text.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
+      await wait(pauseMs, run.signal)
+      await emit(say(word))
+    }
+  }
+  return {
+    id,
+    emit,
+    words,
+    async say(text) {
+      const messageId = id('m')
+      await emit({ type: EventType.TEXT_MESSAGE_START, messageId, role: 'assistant' })
+      await words(text, (delta) => ({ type: EventType.TEXT_MESSAGE_CONTENT, messageId, delta }))
+      await emit({ type: EventType.TEXT_MESSAGE_END, messageId })
+    },
+  }
+}
+
+/** `/slow 10` makes the answer's words take ten seconds together. */
+function wordMs(commands: DemoCommands, run: AgentRun): number {
+  if (commands.slowSeconds === undefined) return WORD_MS
+  const words = answerTo(run, commands).match(/\S+/g)?.length ?? 1
+  return (commands.slowSeconds * 1000) / Math.max(1, words)
+}
+
+async function think({ id, emit, words }: Speaker) {
+  const spanId = id('r')
+  const messageId = id('r')
+  await emit(
+    { type: EventType.REASONING_START, messageId: spanId },
+    { type: EventType.REASONING_MESSAGE_START, messageId, role: 'reasoning' },
+  )
+  await words('First I count the turns, then I look for commands.', (delta) => ({
+    type: EventType.REASONING_MESSAGE_CONTENT,
+    messageId,
+    delta,
+  }))
+  await emit(
+    { type: EventType.REASONING_MESSAGE_END, messageId },
+    { type: EventType.REASONING_END, messageId: spanId },
+  )
+}
+
+async function showState({ emit }: Speaker, run: AgentRun) {
+  const before = typeof run.state === 'object' && run.state !== null ? run.state : {}
+  const snapshot = { ...before, demo: { turn: userTurns(run), done: false } }
+  await emit({ type: EventType.STATE_SNAPSHOT, snapshot })
+  const delta = [{ op: 'replace' as const, path: '/demo/done', value: true }]
+  await emit({ type: EventType.STATE_DELTA, delta })
+}
+
+async function showActivity({ id, emit }: Speaker) {
+  const messageId = id('a')
+  const activityType = 'demo.progress'
+  await emit({
+    type: EventType.ACTIVITY_SNAPSHOT,
+    messageId,
+    activityType,
+    content: { percent: 0, label: 'Looking' },
+  })
+  const patch = [{ op: 'replace' as const, path: '/percent', value: 100 }]
+  await emit({ type: EventType.ACTIVITY_DELTA, messageId, activityType, patch })
+}
+
+async function callTool({ id, emit, words }: Speaker, text: string) {
+  const parentMessageId = id('m')
+  const toolCallId = id('t')
+  await emit({
+    type: EventType.TOOL_CALL_START,
+    toolCallId,
+    toolCallName: 'demo_lookup',
+    parentMessageId,
+  })
+  await words(JSON.stringify({ query: text, limit: 3 }), (delta) => ({
+    type: EventType.TOOL_CALL_ARGS,
+    toolCallId,
+    delta,
+  }))
+  await emit({ type: EventType.TOOL_CALL_END, toolCallId })
+  await emit({
+    type: EventType.TOOL_CALL_RESULT,
+    messageId: id('m'),
+    toolCallId,
+    content: JSON.stringify({ query: text, characters: [...text].length }),
+    role: 'tool',
+  })
+}
+
+function userTurns(run: AgentRun): number {
+  return run.messages.filter((message) => message.role === 'user').length
+}

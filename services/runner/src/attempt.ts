@@ -1,0 +1,121 @@
+import { type AgUiEvent, type Fold, foldEvents, LIMITS } from '@holdfast/protocol'
+import { type AttemptInput, type Claimed, saveFold, type Store } from '@holdfast/store'
+import { AttemptAborted, type AbortCause } from './abort.ts'
+import { AgentFailure } from './agents/agent.ts'
+import type { Appender, RunLog } from './appender.ts'
+import { type HeldLease, type LeaseKeeper } from './lease-keeper.ts'
+
+/** What one attempt holds while it lives: the lease, the log and what the log amounts to. */
+export type Attempt = {
+  readonly claimed: Claimed
+  readonly input: AttemptInput
+  readonly signal: AbortSignal
+  readonly held: HeldLease
+  readonly log: RunLog
+  /** The fold of what is durable. */
+  readonly fold: Fold
+  /** Something of this attempt's own can be seen by readers, or soon will be. */
+  readonly visible: boolean
+  /** When it was aborted (`performance.now()`), or null. */
+  readonly abortedAtMs: number | null
+  abort(cause: AbortCause): void
+  /** Appends; a conversation or event over its limit fails the attempt and appends nothing. */
+  emit(events: readonly AgUiEvent[]): Promise<void>
+  /** Appends what the attempt itself has to say first. */
+  begin(events: readonly AgUiEvent[]): Promise<void>
+  /** Saves the fold if it has grown enough to be worth a write. */
+  save(): Promise<void>
+  close(): void
+}
+
+const SAVE_EVERY_EVENTS = 100
+
+/** Joins lease, log and abort of an attempt. From here on whoever loses the lease loses the log too. */
+export function openAttempt(options: {
+  store: Store
+  keeper: LeaseKeeper
+  appender: Appender
+  claimed: Claimed
+  input: AttemptInput
+  held: (on: { cancel(): void; lost(): void }) => HeldLease
+}): Attempt {
+  const { claimed, input, store } = options
+  const controller = new AbortController()
+  const stored = new Set(input.history.map(({ message }) => message.id))
+  let fold = own(input.fold)
+  let savedSequence = input.sequence
+  let abortedAtMs: number | null = null
+  let visible = false
+  let bytes = input.conversationBytes
+
+  function abort(cause: AbortCause) {
+    if (controller.signal.aborted) return
+    abortedAtMs = performance.now()
+    controller.abort(new AttemptAborted(cause))
+  }
+
+  // Turns before this one are stored already; a snapshot in the log brings them along.
+  function own(whole: Fold): Fold {
+    const messages = whole.messages.filter((message) => !stored.has(message.id))
+    return messages.length === whole.messages.length ? whole : { ...whole, messages }
+  }
+
+  function lose() {
+    abort('lease_lost')
+    log.close()
+  }
+
+  const log: RunLog = options.appender.open(claimed.lease, input.sequence, {
+    committed(events) {
+      fold = foldEvents(fold, events)
+      if (events.some((event) => event.type === 'MESSAGES_SNAPSHOT')) fold = own(fold)
+    },
+    cancelRequested: () => abort('cancel'),
+    lost: () => abort('lease_lost'),
+    poisoned: (error) => controller.abort(error),
+  })
+  const held = options.held({ cancel: () => abort('cancel'), lost: lose })
+
+  return {
+    claimed,
+    input,
+    signal: controller.signal,
+    held,
+    log,
+    get fold() {
+      return fold
+    },
+    get visible() {
+      return visible
+    },
+    get abortedAtMs() {
+      return abortedAtMs
+    },
+    abort,
+    async begin(events) {
+      await log.append(events)
+    },
+    async emit(events) {
+      controller.signal.throwIfAborted()
+      for (const event of events) {
+        const size = 'delta' in event && typeof event.delta === 'string' ? event.delta.length : 0
+        bytes += size
+        if (size > LIMITS.eventBytesMax || bytes > LIMITS.conversationBytesMax) {
+          throw new AgentFailure('limit_exceeded', 'the conversation passed its size limit')
+        }
+      }
+      if (events.length > 0) visible = true
+      await log.append(events)
+    },
+    async save() {
+      const sequence = log.sequence
+      if (sequence - savedSequence < SAVE_EVERY_EVENTS || controller.signal.aborted) return
+      savedSequence = sequence
+      await saveFold(store, claimed.lease, sequence, fold)
+    },
+    close() {
+      log.close()
+      held.release()
+    },
+  }
+}

@@ -1,0 +1,99 @@
+import { HoldfastError } from '@holdfast/std'
+import * as z from 'zod'
+
+export type RunnerConfig = {
+  databaseUrl: string
+  directUrl: string
+  agentsFile: string | null
+  concurrency: number
+  leaseMs: number
+  drainMs: number
+  metricsPort: number | null
+  host: string
+  outboundAllow: readonly string[]
+  /** No authentication is configured: upstreams on loopback are allowed. */
+  openMode: boolean
+  logLevel: string
+}
+
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+
+function whole(min: number, max: number, fallback: number) {
+  const expected = `a whole number from ${min} to ${max}`
+  return z
+    .string()
+    .regex(/^\d{1,9}$/, expected)
+    .transform(Number)
+    .refine((number) => number >= min && number <= max, expected)
+    .default(fallback)
+}
+
+const postgresUrl = z
+  .string({ error: 'a postgres:// URL' })
+  .refine((text) => /^postgres(ql)?:\/\//.test(text) && URL.canParse(text), 'a postgres:// URL')
+
+const Env = z.object({
+  DATABASE_URL: postgresUrl,
+  DATABASE_DIRECT_URL: postgresUrl.optional(),
+  HOLDFAST_AGENTS: z.string().optional(),
+  RUNNER_CONCURRENCY: whole(1, 10_000, 100),
+  LEASE_SECONDS: whole(1, 3600, 30),
+  DRAIN_SECONDS: whole(0, 3600, 30),
+  RUNNER_METRICS_PORT: z
+    .string()
+    .regex(/^\d{1,5}$/, 'a whole number from 0 to 65535')
+    .transform(Number)
+    .refine((port) => port <= 65535, 'a whole number from 0 to 65535')
+    .optional(),
+  HOST: z.string().default('127.0.0.1'),
+  OUTBOUND_ALLOW: z
+    .string()
+    .default('')
+    .transform((text) =>
+      text
+        .split(',')
+        .map((entry) => entry.trim())
+        .filter(Boolean),
+    )
+    .refine(
+      (entries) => entries.every((entry) => /^[A-Za-z0-9.:_-]+(\/\d{1,3})?$/.test(entry)),
+      'hosts or CIDRs, comma-separated',
+    ),
+  AUTH_JWT_SECRET: z.string().optional(),
+  AUTH_JWKS_URL: z.string().optional(),
+  LOG_LEVEL: z.enum(LEVELS, { error: `one of ${LEVELS.join(', ')}` }).default('info'),
+})
+
+/**
+ * What the environment says. An empty variable counts as not set.
+ * @throws HoldfastError invalid/invalid_config; its message is one line that names the variable and what it
+ *   expects, and never the value, which may be a secret
+ */
+export function parseConfig(
+  environment: Readonly<Record<string, string | undefined>>,
+): RunnerConfig {
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value))
+  const parsed = Env.safeParse(given)
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues
+    throw new HoldfastError(
+      'invalid',
+      'invalid_config',
+      `${String(issue?.path[0])} must be ${issue?.message ?? 'something else'}`,
+    )
+  }
+  const env = parsed.data
+  return {
+    databaseUrl: env.DATABASE_URL,
+    directUrl: env.DATABASE_DIRECT_URL ?? env.DATABASE_URL,
+    agentsFile: env.HOLDFAST_AGENTS ?? null,
+    concurrency: env.RUNNER_CONCURRENCY,
+    leaseMs: env.LEASE_SECONDS * 1000,
+    drainMs: env.DRAIN_SECONDS * 1000,
+    metricsPort: env.RUNNER_METRICS_PORT ?? null,
+    host: env.HOST,
+    outboundAllow: env.OUTBOUND_ALLOW,
+    openMode: !env.AUTH_JWT_SECRET && !env.AUTH_JWKS_URL,
+    logLevel: env.LOG_LEVEL,
+  }
+}

@@ -1,0 +1,129 @@
+import { type EndCause, endingOf, type RunEnding } from '@holdfast/protocol'
+import { asError, backoffMs, HoldfastError, wait } from '@holdfast/std'
+import {
+  type Finished,
+  finishRun,
+  newId,
+  readOwnership,
+  recordStaleWrite,
+  type Store,
+  type Wakeups,
+} from '@holdfast/store'
+import type { Logger } from 'pino'
+import type { Attempt } from './attempt.ts'
+import type { RunnerMetrics } from './metrics.ts'
+
+type Deps = {
+  store: Store
+  wakeups: Pick<Wakeups, 'publish'>
+  metrics: RunnerMetrics
+  log: Logger
+}
+
+/**
+ * The protected section that ends a run. It is not cut by the run's own abort, only by the end of the lease: until
+ * then it is tried again; a lost reply is decided by a re-read and never repeated blindly. If it cannot commit
+ * nothing pretends: the run stays as it is, recoverable, and the failure is counted.
+ */
+export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCause): Promise<void> {
+  const { lease } = attempt.claimed
+  const { log } = deps
+  let plain = false
+  for (let tries = 0; ; tries += 1) {
+    const sequence = attempt.log.sequence
+    try {
+      const finished = await finishRun(deps.store, lease, sequence, ({ cancelRequested }) =>
+        decideEnding(deps, attempt, cause, { cancelRequested, plain }),
+      )
+      return await settle(deps, attempt, finished, tries)
+    } catch (error) {
+      if (await landed(deps, attempt, sequence)) return await settleLanded(deps, attempt)
+      const temporary = error instanceof HoldfastError && error.kind === 'unavailable'
+      if (!temporary && plain) return unfinished(deps, attempt, asError(error))
+      // Data that cannot be stored must not keep a run from ending: then it ends without its messages.
+      plain = !temporary
+      log.warn({ err: error, tries, plain }, 'the terminal write failed')
+      if (attempt.held.leftMs() <= 0) return unfinished(deps, attempt, asError(error))
+      await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
+    }
+  }
+}
+
+function decideEnding(
+  deps: Deps,
+  attempt: Attempt,
+  cause: EndCause,
+  found: { cancelRequested: boolean; plain: boolean },
+): RunEnding {
+  const { input } = attempt
+  const succeeded = cause.kind === 'success' || cause.kind === 'interrupt'
+  const effective: EndCause =
+    found.cancelRequested && cause.kind !== 'cancel'
+      ? { kind: 'cancel', complete: succeeded, ...(cause.usage ? { usage: cause.usage } : {}) }
+      : cause
+  const ending = endingOf({
+    fold: attempt.fold,
+    cause: found.plain ? { kind: 'error', code: 'internal' } : effective,
+    threadId: input.threadId,
+    runId: input.wireRunId,
+    storedIds: new Set(input.history.map(({ message }) => message.id)),
+    frontEndTools: new Set(input.tools.map((tool) => tool.name)),
+    mintId: () => newId(deps.store),
+  })
+  return found.plain ? { ...ending, messages: [], state: undefined, result: undefined } : ending
+}
+
+async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: number) {
+  const { lease } = attempt.claimed
+  switch (finished.kind) {
+    case 'finished':
+      deps.metrics.runsEnded.inc({ state: finished.state, outcome: finished.state })
+      deps.wakeups.publish('events', [lease.runId])
+      if (finished.nextRunId) deps.wakeups.publish('queue', [finished.nextRunId])
+      deps.log.info({ state: finished.state, sequence: finished.sequence }, 'run ended')
+      return
+    case 'sequence_mismatch':
+      unfinished(deps, attempt, new Error('the log is longer than this attempt wrote'))
+      return
+    case 'fenced':
+      if (tries > 0 && (await landed(deps, attempt, attempt.log.sequence))) {
+        await settleLanded(deps, attempt)
+        return
+      }
+      deps.metrics.staleWrites.inc({ operation: 'finish' })
+      await recordStaleWrite(deps.store, lease, 'finish').catch((error: unknown) =>
+        deps.log.warn({ err: error }, 'a stale write could not be recorded'),
+      )
+      deps.log.info('the run is not ours any more: nothing was finished')
+  }
+}
+
+/** Whether a finish whose reply was lost has committed: the run ended under this attempt's epoch. */
+async function landed(deps: Deps, attempt: Attempt, sequence: number): Promise<boolean> {
+  try {
+    const [now] = await readOwnership(deps.store, [attempt.claimed.lease])
+    return (
+      now !== undefined &&
+      now.currentEpoch === attempt.claimed.lease.epoch &&
+      now.lastSequence > sequence &&
+      ['succeeded', 'failed', 'stopped'].includes(now.state)
+    )
+  } catch {
+    return false
+  }
+}
+
+async function settleLanded(deps: Deps, attempt: Attempt) {
+  deps.wakeups.publish('events', [attempt.claimed.lease.runId])
+  // Which turn became due is not known any more; the claim loops look for themselves.
+  deps.wakeups.publish('queue', [attempt.claimed.lease.runId])
+  deps.log.info('run ended; the reply had been lost')
+}
+
+function unfinished(deps: Deps, attempt: Attempt, error: Error) {
+  deps.metrics.terminalWriteFailures.inc()
+  deps.log.error(
+    { err: error, runId: attempt.claimed.lease.runId },
+    'the run could not be ended and is left for recovery',
+  )
+}

@@ -1,0 +1,54 @@
+import { type Loop, loop } from '@holdfast/std'
+import {
+  ensurePartitions,
+  purgeDeleted,
+  removeRunner,
+  type Store,
+  syncClock,
+} from '@holdfast/store'
+import type { ActiveRuns } from './active-runs.ts'
+
+const EVERY_MS = 10_000
+const PARTITION_DAYS = 7
+const ROUNDS_A_CLOCK_SYNC = 6
+
+/** What has to be done now and then, by every runner: room for the log, what was deleted, runners that are gone. */
+export function housekeeping(options: {
+  store: Store
+  silentMs: number
+  onError: (error: Error) => void
+}): Loop {
+  const { store } = options
+  let rounds = 0
+  return loop({
+    name: 'housekeeping',
+    everyMs: EVERY_MS,
+    onError: options.onError,
+    async round() {
+      if (rounds % ROUNDS_A_CLOCK_SYNC === 0) {
+        await syncClock(store)
+        await ensurePartitions(store, PARTITION_DAYS)
+      }
+      rounds += 1
+      await purgeDeleted(store, 20)
+      await removeRunner(store, { silentMs: options.silentMs })
+    },
+  })
+}
+
+const SAVE_EVERY_MS = 3000
+
+/** Saves the folds of the running answers, one after the other, so that joining them stays cheap. */
+export function foldSaver(options: { active: ActiveRuns; onError: (error: Error) => void }): Loop {
+  return loop({
+    name: 'fold saver',
+    everyMs: SAVE_EVERY_MS,
+    onError: options.onError,
+    async round(signal) {
+      for (const attempt of options.active.all()) {
+        if (signal.aborted) return
+        await attempt.save()
+      }
+    },
+  })
+}

@@ -1,0 +1,164 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { openStore, renewLeases, touchRunner } from '@holdfast/store'
+import { asError, invariant, wait } from '@holdfast/std'
+import { elapsedMs, type Instant, now } from './instant.ts'
+import { abortMarginMs, type FromKeeper, type KeeperData, type ToKeeper } from './lease-messages.ts'
+
+// The keeper's thread: renews all leases on a connection of its own, whatever the main loop is doing; but when
+// the main loop has not moved for too long it stops, and ends the process if the attempts are not confirmed dead.
+
+type Held = {
+  readonly runId: string
+  readonly epoch: number
+  /** When the renewal, or claim, that was granted last had been sent: the limit counts from here. */
+  sentAt: Instant
+  cancelTold: boolean
+  /** When the main thread was told to stop the attempt, and why. */
+  lostAt: Instant | null
+}
+
+const data = workerData as KeeperData
+const port = parentPort
+invariant(port, 'the keeper runs in a thread')
+
+const store = openStore({
+  databaseUrl: data.databaseUrl,
+  applicationName: data.applicationName,
+  poolMax: 1,
+  statementMs: Math.max(500, Math.round(data.leaseMs / 4)),
+  onPoolError: (error) => tell({ kind: 'trouble', message: error.message }),
+})
+const heartbeat = new Int32Array(data.heartbeat)
+const held = new Map<string, Held>()
+const stopping = new AbortController()
+const renewEveryMs = data.leaseMs / 3
+/** The main loop may be stuck for so long without losing a lease. */
+const stallMs = Math.max(2000, data.leaseMs / 2)
+const confirmMs = Math.max(1000, abortMarginMs(data.leaseMs))
+const tickMs = Math.max(20, Math.min(250, data.leaseMs / 20))
+let presence = { running: 0, draining: false }
+let presenceSentAt: Instant | null = null
+let lastBeat = { count: Atomics.load(heartbeat, 0), at: now() }
+
+port.on('message', (message: ToKeeper) => {
+  switch (message.kind) {
+    case 'hold':
+      held.set(message.runId, {
+        runId: message.runId,
+        epoch: message.epoch,
+        sentAt: message.sentAt,
+        cancelTold: false,
+        lostAt: null,
+      })
+      break
+    case 'release':
+    case 'aborted':
+      if (held.get(message.runId)?.epoch === message.epoch) held.delete(message.runId)
+      break
+    case 'presence':
+      presence = { running: message.running, draining: message.draining }
+      presenceSentAt = null
+      break
+    case 'stop':
+      stopping.abort()
+      break
+  }
+})
+
+await keep()
+await store[Symbol.asyncDispose]()
+tell({ kind: 'stopped' })
+port.close()
+
+async function keep() {
+  let retryAt: Instant | null = null
+  while (!stopping.signal.aborted) {
+    enforceLimits()
+    const due = [...held.values()].filter(
+      (lease) => !lease.lostAt && elapsedMs(lease.sentAt) >= renewEveryMs,
+    )
+    const resting = retryAt !== null && elapsedMs(retryAt) < 0
+    if (due.length > 0 && mainMoves() && !resting) {
+      try {
+        await renew()
+        retryAt = null
+      } catch (error) {
+        tell({ kind: 'trouble', message: asError(error).message })
+        retryAt = later(Math.min(500, data.leaseMs / 20))
+      }
+    }
+    await touch()
+    await wait(tickMs, stopping.signal).catch(() => undefined)
+  }
+}
+
+// All leases go along with the first that is due: one statement, whatever their number.
+async function renew() {
+  const asked = [...held.values()].filter((lease) => !lease.lostAt)
+  const sentAt = now()
+  const answers = await renewLeases(store, asked, data.leaseMs)
+  const renewed: Held[] = []
+  for (const [at, answer] of answers.entries()) {
+    const lease = asked[at]
+    if (!lease || held.get(lease.runId) !== lease) continue
+    if (answer.kind === 'renewed') {
+      lease.sentAt = sentAt
+      renewed.push(lease)
+      if (answer.cancelRequested && !lease.cancelTold) {
+        lease.cancelTold = true
+        tell({ kind: 'cancel', runId: lease.runId, epoch: lease.epoch })
+      }
+    } else if (answer.kind === 'lost') {
+      lose(lease, 'fenced')
+    }
+  }
+  if (renewed.length > 0) {
+    tell({
+      kind: 'renewed',
+      leases: renewed.map(({ runId, epoch }) => ({ runId, epoch })),
+      sentAt,
+    })
+  }
+}
+
+/** I3: what could not be renewed is stopped before its lease can end, and the process with it if need be. */
+function enforceLimits() {
+  for (const lease of held.values()) {
+    const leftMs = data.leaseMs - elapsedMs(lease.sentAt)
+    if (!lease.lostAt && leftMs <= abortMarginMs(data.leaseMs)) lose(lease, 'limit')
+    if (lease.lostAt && leftMs <= 0 && elapsedMs(lease.lostAt) >= confirmMs) {
+      // The main thread is stuck with an attempt that has no right any more. Nothing gentler reaches it.
+      process.kill(process.pid, 'SIGKILL')
+    }
+  }
+}
+
+function lose(lease: Held, why: 'fenced' | 'limit') {
+  lease.lostAt = now()
+  tell({ kind: 'lost', runId: lease.runId, epoch: lease.epoch, why })
+}
+
+function mainMoves(): boolean {
+  const count = Atomics.load(heartbeat, 0)
+  if (count !== lastBeat.count) lastBeat = { count, at: now() }
+  return elapsedMs(lastBeat.at) < stallMs
+}
+
+async function touch() {
+  if (presenceSentAt && elapsedMs(presenceSentAt) < Math.min(5000, renewEveryMs)) return
+  presenceSentAt = now()
+  try {
+    await touchRunner(store, data.bootId, presence)
+  } catch (error) {
+    tell({ kind: 'trouble', message: asError(error).message })
+  }
+}
+
+function later(ms: number): Instant {
+  const at = now()
+  return { monotonicMs: at.monotonicMs + ms, wallMs: at.wallMs + ms }
+}
+
+function tell(message: FromKeeper) {
+  port?.postMessage(message)
+}

@@ -1,0 +1,85 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+
+export type RunnerMetrics = ReturnType<typeof createMetrics>
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+
+/** What a runner counts. A registry of its own, so that two runners in one process do not mix. */
+export function createMetrics() {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry })
+  return {
+    registry,
+    running: new Gauge({
+      name: 'holdfast_runner_running',
+      help: 'Runs that this runner executes now.',
+      registers,
+    }),
+    claims: new Counter({
+      name: 'holdfast_claims_total',
+      help: 'Runs that were claimed from the queue.',
+      registers,
+    }),
+    takeovers: new Counter({
+      name: 'holdfast_takeovers_total',
+      help: 'Runs taken over from an owner that was lost.',
+      labelNames: ['reason'] as const,
+      registers,
+    }),
+    leasesExpired: new Counter({
+      name: 'holdfast_leases_expired_total',
+      help: 'Leases of others that were found expired.',
+      registers,
+    }),
+    leasesLost: new Counter({
+      name: 'holdfast_leases_lost_total',
+      help: 'Attempts of this runner that lost their right.',
+      registers,
+    }),
+    handbacks: new Counter({
+      name: 'holdfast_handbacks_total',
+      help: 'Runs given back to the queue by a drain.',
+      registers,
+    }),
+    staleWrites: new Counter({
+      name: 'holdfast_stale_writes_rejected_total',
+      help: 'Writes of this runner that the fence refused.',
+      labelNames: ['operation'] as const,
+      registers,
+    }),
+    terminalWriteFailures: new Counter({
+      name: 'holdfast_terminal_write_failures_total',
+      help: 'Terminal writes that failed; the run stays recoverable.',
+      registers,
+    }),
+    runsEnded: new Counter({
+      name: 'holdfast_runs_ended_total',
+      help: 'Runs that this runner ended.',
+      labelNames: ['state', 'outcome'] as const,
+      registers,
+    }),
+    eventsCommitted: new Counter({
+      name: 'holdfast_events_committed_total',
+      help: 'Events made durable.',
+      registers,
+    }),
+    commitSeconds: new Histogram({
+      name: 'holdfast_event_commit_seconds',
+      help: 'From sending a flush to its commit.',
+      buckets: SECONDS,
+      registers,
+    }),
+    cancelToCloseSeconds: new Histogram({
+      name: 'holdfast_cancel_to_close_seconds',
+      help: 'From seeing a cancel to the agent having stopped.',
+      buckets: SECONDS,
+      registers,
+    }),
+    loopLag: new Gauge({
+      name: 'holdfast_event_loop_lag_seconds',
+      help: 'The longest stall of the event loop since the last scrape.',
+      registers,
+    }),
+  }
+}

@@ -1,0 +1,180 @@
+import { startAll, type Service } from '@holdfast/std'
+import {
+  type AgentRecord,
+  type Claimed,
+  type EndingCause,
+  readOwnership,
+  registerRunner,
+  removeRunner,
+  type Store,
+  syncClock,
+  type Wakeups,
+} from '@holdfast/store'
+import type { Logger } from 'pino'
+import { type ActiveRuns, activeRuns } from './active-runs.ts'
+import type { Agent } from './agents/agent.ts'
+import { openAppender } from './appender.ts'
+import { claimLoop } from './claim-loop.ts'
+import type { RunnerConfig } from './config.ts'
+import { type ExecuteDeps, endRun, executeRun } from './execute-run.ts'
+import { foldSaver, housekeeping } from './housekeeping.ts'
+import type { Instant } from './instant.ts'
+import { leaseKeeper } from './lease-keeper.ts'
+import type { RunnerMetrics } from './metrics.ts'
+import { sweep } from './sweep.ts'
+
+/** How long runs that were told to stop may take to write their end, beyond the drain. */
+const RECORD_MS = 10_000
+
+/**
+ * A runner's life: registers, claims and executes until `requested`, then drains: it claims nothing more, lets
+ * runs end within DRAIN_SECONDS, hands the others back, and is gone.
+ */
+export async function runRunner(options: {
+  config: RunnerConfig
+  store: Store
+  wakeups: Wakeups
+  agents: ReadonlyMap<string, Agent>
+  agentRecords: readonly AgentRecord[]
+  metrics: RunnerMetrics
+  log: Logger
+  bootId: string
+  name: string
+  metricsUrl: string | null
+  requested: Promise<string>
+  onRegistered: () => void
+}): Promise<void> {
+  const { config, store, wakeups, metrics, log, bootId } = options
+  const agentNames = [...options.agents.keys()]
+  const onError = (what: string) => (error: Error) => log.warn({ err: error }, `${what} failed`)
+  let draining = false
+
+  await using stack = new AsyncDisposableStack()
+  const keeper = leaseKeeper({
+    databaseUrl: config.directUrl,
+    applicationName: 'holdfast runner leases',
+    bootId,
+    leaseMs: config.leaseMs,
+    onTrouble: (message) => log.warn({ message }, 'leases could not be renewed'),
+  })
+  const appender = stack.use(
+    openAppender({
+      store,
+      wakeups,
+      onCommit(events, ms) {
+        metrics.eventsCommitted.inc(events)
+        metrics.commitSeconds.observe(ms / 1000)
+      },
+      onStale: (operation) => metrics.staleWrites.inc({ operation }),
+      onError: onError('an append'),
+    }),
+  )
+  const active = activeRuns({
+    changed(size) {
+      metrics.running.set(size)
+      keeper.presence({ running: size, draining })
+      if (!draining) claims.wake()
+    },
+    failed: (error, runId) => log.error({ err: error, runId }, 'an execution failed'),
+  })
+  const deps: ExecuteDeps = { ...options, keeper, appender }
+  const common = {
+    store,
+    owner: bootId,
+    agents: agentNames,
+    leaseMs: config.leaseMs,
+    freeSlots: () => (draining ? 0 : config.concurrency - active.size),
+    start: (claimed: Claimed, claimedAt: Instant) => {
+      metrics.claims.inc()
+      active.add(claimed.lease.runId, (register) => executeRun(deps, claimed, claimedAt, register))
+    },
+  }
+  const claims = claimLoop({ ...common, onError: onError('a claim') })
+  const sweeping = sweep({
+    ...common,
+    wakeups,
+    metrics,
+    end: (claimed: Claimed & { cause: EndingCause }, claimedAt: Instant) =>
+      active.add(claimed.lease.runId, () => endRun(deps, claimed, claimedAt)),
+    onError: onError('a sweep'),
+  })
+
+  await syncClock(store)
+  await registerRunner(
+    store,
+    {
+      bootId,
+      name: options.name,
+      pid: process.pid,
+      agents: agentNames,
+      capacity: config.concurrency,
+      metricsUrl: options.metricsUrl,
+    },
+    options.agentRecords,
+  )
+  const services: Service[] = [
+    keeper,
+    housekeeping({
+      store,
+      silentMs: 60_000 + 2 * config.leaseMs,
+      onError: onError('housekeeping'),
+    }),
+    foldSaver({ active, onError: onError('saving a fold') }),
+    sweeping,
+    claims,
+  ]
+  const { failed } = await startAll(stack, services)
+  stack.defer(wakeups.subscribe('queue', () => claims.wake()))
+  stack.defer(wakeups.subscribe('cancel', (runIds) => lookForCancels(store, active, runIds, log)))
+  log.info({ bootId, agents: agentNames, leaseMs: config.leaseMs }, 'runner is ready')
+  options.onRegistered()
+
+  const reason = await Promise.race([options.requested, failed])
+  draining = true
+  log.info({ reason, running: active.size }, 'draining')
+  await claims.stop()
+  await sweeping.stop()
+  await drain(active, keeper, config.drainMs, log)
+  await removeRunner(store, { bootId }).catch(onError('removing the runner'))
+  log.info('runner is gone')
+}
+
+async function drain(
+  active: ActiveRuns,
+  keeper: { presence(at: { running: number; draining: boolean }): void },
+  drainMs: number,
+  log: Logger,
+) {
+  keeper.presence({ running: active.size, draining: true })
+  if (await active.empty(drainMs)) return
+  log.info({ running: active.size }, 'handing runs back')
+  active.abortAll('drain')
+  if (!(await active.empty(RECORD_MS))) {
+    log.error(
+      { running: active.size },
+      'some runs could not be handed back; their leases will pass',
+    )
+  }
+}
+
+/** A wake-up hurries what the next append or renewal would see anyway. */
+function lookForCancels(
+  store: Store,
+  active: ActiveRuns,
+  runIds: readonly string[] | null,
+  log: Logger,
+) {
+  const ours = (runIds ?? active.all().map((attempt) => attempt.claimed.lease.runId)).flatMap(
+    (runId) => active.get(runId) ?? [],
+  )
+  if (ours.length === 0) return
+  readOwnership(
+    store,
+    ours.map((attempt) => attempt.claimed.lease),
+  ).then(
+    (found) => {
+      for (const run of found) if (run.cancelRequested) active.get(run.runId)?.abort('cancel')
+    },
+    (error: unknown) => log.warn({ err: error }, 'cancel marks could not be read'),
+  )
+}

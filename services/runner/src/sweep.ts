@@ -1,0 +1,76 @@
+import { type Loop, loop } from '@holdfast/std'
+import {
+  type Claimed,
+  claimForEnding,
+  type EndingCause,
+  endOverdueQueued,
+  type Store,
+  takeOver,
+  unparkMissedHeads,
+  type Wakeups,
+} from '@holdfast/store'
+import { type Instant, now } from './instant.ts'
+import type { RunnerMetrics } from './metrics.ts'
+
+const SWEEP_EVERY_MS = 1000
+const ROWS_A_SWEEP = 50
+/** A head that was missed is a bug being repaired; looking for it costs every parked turn. */
+const HEADS_EVERY_SWEEPS = 10
+
+/**
+ * Finds what nobody covers: runs whose lease has passed are taken over, or claimed to be ended; queued ones
+ * that may not wait any longer are ended. It runs in every runner, jittered and bounded.
+ */
+export function sweep(options: {
+  store: Store
+  wakeups: Pick<Wakeups, 'publish'>
+  metrics: RunnerMetrics
+  owner: string
+  agents: readonly string[]
+  leaseMs: number
+  freeSlots: () => number
+  start: (claimed: Claimed, claimedAt: Instant) => void
+  end: (claimed: Claimed & { cause: EndingCause }, claimedAt: Instant) => void
+  onError: (error: Error) => void
+}): Loop {
+  const { store, wakeups, metrics, owner, agents, leaseMs } = options
+  let sweeps = 0
+
+  async function takeOverExpired() {
+    const limit = Math.min(options.freeSlots(), ROWS_A_SWEEP)
+    if (limit <= 0) return
+    const claimedAt = now()
+    const taken = await takeOver(store, { owner, agents, leaseMs, limit })
+    for (const run of taken) {
+      metrics.leasesExpired.inc()
+      metrics.takeovers.inc({ reason: 'lease' })
+      options.start(run, claimedAt)
+    }
+  }
+
+  async function endExpired() {
+    const claimedAt = now()
+    const endings = await claimForEnding(store, { owner, leaseMs, limit: ROWS_A_SWEEP })
+    for (const run of endings) {
+      metrics.leasesExpired.inc()
+      options.end(run, claimedAt)
+    }
+  }
+
+  return loop({
+    name: 'sweep',
+    everyMs: SWEEP_EVERY_MS,
+    onError: options.onError,
+    async round(signal) {
+      await takeOverExpired()
+      if (signal.aborted) return
+      await endExpired()
+      if (signal.aborted) return
+      const { ended, due } = await endOverdueQueued(store, ROWS_A_SWEEP)
+      wakeups.publish('events', ended)
+      sweeps += 1
+      const missed = sweeps % HEADS_EVERY_SWEEPS === 0 ? await unparkMissedHeads(store) : []
+      wakeups.publish('queue', [...due, ...missed])
+    },
+  })
+}

@@ -1,0 +1,63 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const START_MS = 30_000
+
+/** A service of ours as a real child process. */
+export type Child = {
+  readonly pid: number
+  readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  /** What it told its parent when it was ready. */
+  readonly ready: Record<string, unknown>
+  kill(signal: NodeJS.Signals): void
+  /** Everything that it logged so far. */
+  log(): string
+}
+
+/** Starts a service and resolves when it says over IPC that it is ready. Fails loudly with its log. */
+export async function startChild(
+  service: 'bff' | 'runner',
+  env: Record<string, string>,
+): Promise<Child> {
+  const script = `services/${service}/src/main.ts`
+  const child = spawn(process.execPath, ['--conditions=holdfast-source', script], {
+    cwd: ROOT,
+    env: { PATH: process.env['PATH'], ...env },
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    detached: true,
+  })
+  const chunks: string[] = []
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding('utf8').on('data', (text: string) => chunks.push(text))
+  }
+  const exited = once(child, 'exit').then(([code, signal]) => ({
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+  }))
+  const log = () => chunks.join('')
+  const ready = await Promise.race([
+    once(child, 'message').then(([message]) => message as Record<string, unknown>),
+    exited.then(({ code, signal }) => {
+      throw new Error(`${service} ended while starting (${code ?? signal}):\n${log()}`)
+    }),
+    deadline(START_MS, () => {
+      child.kill('SIGKILL')
+      return new Error(`${service} did not start within ${START_MS} ms:\n${log()}`)
+    }),
+  ])
+  return { pid: pidOf(child), exited, ready, kill: (signal) => child.kill(signal), log }
+}
+
+/** Rejects after `ms`; the timer keeps nothing alive. */
+export function deadline(ms: number, error: () => Error): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    setTimeout(() => reject(error()), ms).unref()
+  })
+}
+
+function pidOf(child: ChildProcess): number {
+  if (child.pid === undefined) throw new Error('the child has no pid')
+  return child.pid
+}
