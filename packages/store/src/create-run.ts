@@ -1,63 +1,14 @@
-import { createHash } from 'node:crypto'
-import {
-  type AgUiEvent,
-  type Context,
-  LIMITS,
-  type RunState,
-  type Tool,
-  type UserMessage,
-} from '@holdfast/protocol'
+import { type AgUiEvent, LIMITS, type RunState, type UserMessage } from '@holdfast/protocol'
 import { sql } from 'kysely'
 import { cancelLocked } from './cancel.ts'
+import { findTurn, takeTurn } from './client-turn.ts'
+import { titleOf } from './conversation-title.ts'
+import type { CreateRun, CreateRunOutcome, RunReceipt } from './create-run-request.ts'
 import { insertEvents } from './event-log.ts'
 import { lockConversation } from './lease.ts'
 import { isUniqueViolation } from './pg-error.ts'
 import type { Principal } from './principal.ts'
 import { type Db, inTransaction, newId, row, rows, type Store } from './store.ts'
-
-export type CreateRun = {
-  readonly clientTurnId: string
-  /** REST: an id of ours. */
-  readonly conversationId?: string | undefined
-  /** AG-UI: the caller's thread; an unknown one makes a conversation. */
-  readonly threadId?: string | undefined
-  readonly agent?: string | undefined
-  readonly message: UserMessage['content']
-  /** AG-UI: the caller's id of the message. One that is stored in the thread already is a repeat. */
-  readonly messageId?: string | undefined
-  /** AG-UI: what the caller calls the run. */
-  readonly wireRunId?: string | undefined
-  readonly onActive: 'reject' | 'enqueue' | 'cancel'
-  readonly notifyUrl?: string | undefined
-  readonly deadlineMs?: number | undefined
-  readonly context?: readonly Context[] | undefined
-  readonly state?: unknown
-  readonly tools?: readonly Tool[] | undefined
-  readonly forwardedProps?: Record<string, unknown> | undefined
-}
-
-export type RunReceipt = {
-  readonly runId: string
-  readonly conversationId: string
-  readonly threadId: string
-  readonly agent: string
-  readonly state: RunState
-  readonly sequence: number
-}
-
-export type CreateRunOutcome =
-  /** `cancelled`: running runs that were marked to make room; their owners have to be woken. */
-  | { readonly kind: 'created'; readonly run: RunReceipt; readonly cancelled: readonly string[] }
-  | { readonly kind: 'repeated'; readonly run: RunReceipt }
-  | { readonly kind: 'conversation_busy'; readonly activeRunId: string }
-  | {
-      readonly kind:
-        | 'turn_mismatch'
-        | 'turn_gone'
-        | 'not_found'
-        | 'unknown_agent'
-        | 'conversation_full'
-    }
 
 type Refusal = Exclude<CreateRunOutcome, { kind: 'created' | 'repeated' }>
 
@@ -101,74 +52,6 @@ export async function createRun(
   }
 }
 
-async function findTurn(
-  store: Store,
-  principal: Principal,
-  request: CreateRun,
-): Promise<CreateRunOutcome | null> {
-  const turn = await row(
-    store,
-    sql<{ run_id: string; agent: string | null; fingerprint: string }>`
-      SELECT run_id, agent, fingerprint FROM holdfast.client_turns
-      WHERE tenant_id = ${principal.tenantId} AND user_id = ${principal.userId}
-        AND client_turn_id = ${request.clientTurnId}`,
-  )
-  if (!turn) return await findMessage(store, principal, request)
-  const run = await readReceipt(store, turn.run_id)
-  if (!run) return { kind: 'turn_gone' }
-  const sameAgent = (request.agent ?? null) === turn.agent || request.agent === run.agent
-  const sameConversation =
-    (request.conversationId === undefined || request.conversationId === run.conversationId) &&
-    (request.threadId === undefined || request.threadId === run.threadId)
-  const same = sameAgent && sameConversation && turn.fingerprint === fingerprintOf(request)
-  return same ? { kind: 'repeated', run } : { kind: 'turn_mismatch' }
-}
-
-// A client that lost its stream asks the same question again, under a run id that is new to us.
-async function findMessage(
-  store: Store,
-  principal: Principal,
-  request: CreateRun,
-): Promise<CreateRunOutcome | null> {
-  if (request.messageId === undefined || request.threadId === undefined) return null
-  const stored = await row(
-    store,
-    sql<{ run_id: string }>`
-      SELECT m.run_id FROM holdfast.conversations c
-      JOIN holdfast.conversation_messages m ON m.conversation_id = c.id AND m.message_id = ${request.messageId}
-      WHERE c.tenant_id = ${principal.tenantId} AND c.user_id = ${principal.userId}
-        AND c.external_id = ${request.threadId} AND c.deleted_at IS NULL`,
-  )
-  const run = stored && (await readReceipt(store, stored.run_id))
-  return run ? { kind: 'repeated', run } : null
-}
-
-async function readReceipt(store: Store, runId: string): Promise<RunReceipt | null> {
-  const run = await row(
-    store,
-    sql<{
-      conversation_id: string
-      thread_id: string
-      agent: string
-      state: RunState
-      last_sequence: number
-    }>`
-      SELECT r.conversation_id, i.thread_id, r.agent, r.state, r.last_sequence FROM holdfast.runs r
-      JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
-      JOIN holdfast.run_inputs i ON i.run_id = r.id WHERE r.id = ${runId}`,
-  )
-  return (
-    run && {
-      runId,
-      conversationId: run.conversation_id,
-      threadId: run.thread_id,
-      agent: run.agent,
-      state: run.state,
-      sequence: run.last_sequence,
-    }
-  )
-}
-
 async function accept(
   store: Store,
   db: Db,
@@ -176,7 +59,7 @@ async function accept(
   request: CreateRun,
 ): Promise<{ run: RunReceipt; cancelled: readonly string[] }> {
   const runId = newId(store)
-  await takeTurn(db, principal, request, runId)
+  if (!(await takeTurn(db, principal, request, runId))) throw new Raced('turn')
   const conversation = await enterConversation(store, db, principal, request)
   const agent = await findAgent(db, request.agent)
   const { parked, cancelled } = await makeRoom(store, db, conversation.id, request.onActive)
@@ -217,17 +100,6 @@ async function accept(
     sequence: 1,
   } as const
   return { run, cancelled }
-}
-
-async function takeTurn(db: Db, principal: Principal, request: CreateRun, runId: string) {
-  const taken = await rows(
-    db,
-    sql`INSERT INTO holdfast.client_turns (tenant_id, user_id, client_turn_id, run_id, agent, fingerprint)
-        VALUES (${principal.tenantId}, ${principal.userId}, ${request.clientTurnId}, ${runId},
-                ${request.agent ?? null}, ${fingerprintOf(request)})
-        ON CONFLICT DO NOTHING RETURNING run_id`,
-  )
-  if (taken.length === 0) throw new Raced('turn')
 }
 
 type Conversation = { id: string; threadId: string }
@@ -384,35 +256,6 @@ function runStarted(threadId: string, runId: string, message: UserMessage): AgUi
     protocolVersion: '1.0',
     input: { threadId, runId, messages: [message], tools: [], context: [] },
   } as AgUiEvent
-}
-
-/** What must be the same for a repeat to be the same turn, besides agent and conversation. */
-function fingerprintOf(request: CreateRun): string {
-  const compared = canonical({ message: request.message, context: request.context ?? [] })
-  return createHash('sha256').update(compared).digest('hex')
-}
-
-/** JSON with sorted keys: equal values give equal text, whatever order a client wrote them in. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, part: unknown) =>
-    typeof part === 'object' && part !== null && !Array.isArray(part)
-      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : part,
-  )
-}
-
-const TITLE_CODE_POINTS_MAX = 80
-
-function titleOf(message: UserMessage): string | null {
-  const text =
-    typeof message.content === 'string'
-      ? message.content
-      : message.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join(' ')
-  const points = Array.from(text.trim().replace(/\s+/g, ' '))
-  if (points.length === 0) return null
-  return points.length <= TITLE_CODE_POINTS_MAX
-    ? points.join('')
-    : `${points.slice(0, TITLE_CODE_POINTS_MAX - 1).join('')}…`
 }
 
 function json(value: unknown): string | null {

@@ -15,7 +15,8 @@ export {
   readConversation,
   renameConversation,
 } from './conversation.ts'
-export { type CreateRun, type CreateRunOutcome, createRun, type RunReceipt } from './create-run.ts'
+export { createRun } from './create-run.ts'
+export type { CreateRun, CreateRunOutcome, RunReceipt } from './create-run-request.ts'
 export { type Deleted, deleteConversation, purgeDeleted } from './delete-conversation.ts'
 export { endOverdueQueued, type Swept, unparkMissedHeads } from './end-queued.ts'
 export { type LogEvent, type RunHead, readEvents, readHead, tailRuns } from './event-log.ts'

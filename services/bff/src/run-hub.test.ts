@@ -1,6 +1,7 @@
 import type { LogEvent } from '@holdfast/store'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { type LogReader, type RunHub, runHub } from './run-hub.ts'
+import { type RunHub, runHub } from './run-hub.ts'
+import type { LogReader } from './run-tail.ts'
 
 /** A log in memory behind the hub's two reads, which can be watched and held up. */
 function memoryLog() {
@@ -148,6 +149,27 @@ describe('a follower', () => {
     log.wake(['a'])
     await read(fast, 100, 120)
     expect(await read(slow, 0, 120)).toEqual(range(1, 120))
+  })
+
+  test('is not left behind by what came while its own page was read', async () => {
+    const entered = Promise.withResolvers<void>()
+    const released = Promise.withResolvers<void>()
+    const { readEvents } = log.reader
+    log.append('a', 3)
+    log.reader.readEvents = async () => {
+      entered.resolve()
+      await released.promise
+      log.reader.readEvents = readEvents
+      return { kind: 'events', events: [] }
+    }
+    using follower = hub.follow('a', 3)
+    const reading = read(follower, 1, 4)
+    await entered.promise
+    log.append('a', 1)
+    using other = hub.follow('a', 3)
+    await read(other, 3, 4)
+    released.resolve()
+    expect(await reading).toEqual([2, 3, 4])
   })
 
   test('whose cursor was pruned is told the floor', async () => {

@@ -1,21 +1,21 @@
-import { frame, retry } from '@holdfast/protocol'
-import type { LogEvent, Principal } from '@holdfast/store'
-import { readHead } from '@holdfast/store'
-import type { Bff } from './bff.ts'
+import { comment, frame, retry } from '@holdfast/protocol'
+import type { LogEvent } from '@holdfast/store'
+import type { StreamConfig } from './config.ts'
 import type { EventStream } from './event-stream.ts'
 import { isTerminalEvent } from './event-window.ts'
 import type { Follower } from './run-hub.ts'
 
 export type Subscription = {
-  readonly runId: string
-  readonly principal: Principal
   /** The last sequence the client has. */
   readonly after: number
-  /** When the token ends (ms since 1970), if it does. */
-  readonly expiresAtMs: number | undefined
+  readonly timing: Pick<StreamConfig, 'heartbeatMs' | 'maxAgeMs'>
+  /** Asked at each heartbeat; false ends the stream. */
+  stillAllowed(): Promise<boolean>
+  /** Events were taken by the socket so long after the process heard of the newest. */
+  delivered(ms: number): void
 }
 
-/** A first pause that spreads a herd of reconnecting clients. */
+/** A pause that spreads a herd of reconnecting clients. */
 export function retryWithJitter(): string {
   return retry(500 + Math.round(Math.random() * 2500))
 }
@@ -25,48 +25,34 @@ export function retryWithJitter(): string {
  * another reason: then with a `retry:` and no terminal event, so that the client comes back.
  */
 export async function sendLog(
-  bff: Bff,
   stream: EventStream,
   follower: Follower,
-  subscription: Subscription,
+  { after, timing, stillAllowed, delivered }: Subscription,
 ): Promise<void> {
-  const { heartbeatMs, maxAgeMs } = bff.config.streams
-  const endsAtMs = performance.now() + maxAgeMs * (0.9 + Math.random() * 0.2)
-  let last = subscription.after
-  let beatAtMs = performance.now() + heartbeatMs
+  const endsAtMs = performance.now() + timing.maxAgeMs * (0.9 + Math.random() * 0.2)
+  let last = after
+  let beatAtMs = performance.now() + timing.heartbeatMs
 
   while (!stream.signal.aborted && performance.now() < endsAtMs) {
-    const batch = await follower.next(last, beatAtMs - performance.now(), stream.signal)
+    const waitMs = Math.min(beatAtMs, endsAtMs) - performance.now()
+    const batch = await follower.next(last, waitMs, stream.signal)
     if (batch.kind === 'gone') break
     if (batch.kind === 'events') {
       const events = batch.events.filter((event) => event.sequence > last)
       if (!(await stream.write(framesOf(events)))) return
-      if (batch.wokenAtMs !== undefined) bff.metrics.delivered(performance.now() - batch.wokenAtMs)
+      if (batch.wokenAtMs !== undefined) delivered(performance.now() - batch.wokenAtMs)
       last = events.at(-1)?.sequence ?? last
       if (events.some(isTerminalEvent)) return
     }
     if (performance.now() >= beatAtMs) {
-      if (!(await stillAllowed(bff, subscription))) return
-      if (!(await stream.write(HEARTBEAT))) return
-      beatAtMs = performance.now() + heartbeatMs
+      if (!(await stillAllowed())) return
+      if (!(await stream.write(comment('')))) return
+      beatAtMs = performance.now() + timing.heartbeatMs
     }
   }
   await stream.write(retryWithJitter())
 }
 
-const HEARTBEAT = ':\n\n'
-
 function framesOf(events: readonly LogEvent[]): string {
   return events.map((event) => frame(event.sequence, event.json)).join('')
-}
-
-/** False when the run was deleted or the token ended. A database that is away decides nothing. */
-async function stillAllowed(bff: Bff, { runId, principal, expiresAtMs }: Subscription) {
-  if (expiresAtMs !== undefined && Date.now() >= expiresAtMs) return false
-  try {
-    return (await bff.hub.reads(() => readHead(bff.store, principal, runId))) !== null
-  } catch (error) {
-    bff.log.warn({ err: error, runId }, 'a subscription could not be re-authorised')
-    return true
-  }
 }

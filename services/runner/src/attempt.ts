@@ -2,7 +2,8 @@ import { type AgUiEvent, type Fold, foldEvents, LIMITS } from '@holdfast/protoco
 import { type AttemptInput, type Claimed, saveFold, type Store } from '@holdfast/store'
 import { AttemptAborted, type AbortCause } from './abort.ts'
 import { AgentFailure } from './agents/agent.ts'
-import type { Appender, RunLog } from './appender.ts'
+import type { RunLog } from './append-queue.ts'
+import type { Appender } from './appender.ts'
 import { type HeldLease, type LeaseKeeper } from './lease-keeper.ts'
 
 /** What one attempt holds while it lives: the lease, the log and what the log amounts to. */

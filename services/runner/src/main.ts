@@ -121,7 +121,7 @@ async function schemaIsCurrent(
   requested: Promise<unknown>,
 ): Promise<boolean> {
   const ending = new AbortController()
-  requested.then(() => ending.abort())
+  requested.finally(() => ending.abort()).catch(() => undefined)
   for (let said = ''; !ending.signal.aborted; ) {
     const status = await schemaStatus(store).catch((error: unknown) => asError(error).message)
     if (status === 'current') return true

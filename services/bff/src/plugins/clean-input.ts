@@ -12,10 +12,9 @@ const DEPTH_MAX = 200
 export function cleanInputPlugin(app: FastifyInstance): void {
   const parseJson = app.getDefaultJsonParser('remove', 'remove')
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body.length === 0) done(null, undefined)
-    else parseJson(request, body as string, done)
-  })
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) =>
+    body.length === 0 ? done(null, undefined) : parseJson(request, body as string, done),
+  )
   app.addHook('preValidation', async (request) => {
     if (!isShallow(request.body)) {
       throw invalidRequest([{ path: '', message: `nested deeper than ${DEPTH_MAX}` }])

@@ -96,11 +96,11 @@ test.each([
 ])(
   '%s is a problem too',
   async (_name, url, { payload, type }: { payload?: string; type?: string }, status, code) => {
-    const { problem } = await problemOf(url, {
-      ...(payload === undefined
-        ? {}
-        : { method: 'POST', payload, headers: { 'content-type': type } }),
-    })
+    const headers = { 'content-type': type }
+    const { problem } = await problemOf(
+      url,
+      payload === undefined ? {} : { method: 'POST', payload, headers },
+    )
     expect(problem).toMatchObject({ status, code })
   },
 )

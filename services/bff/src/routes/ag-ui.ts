@@ -6,8 +6,8 @@ import * as z from 'zod'
 import type { Bff } from '../bff.ts'
 import { SSE_ROUTE } from '../event-stream.ts'
 import { invalidRequest, notImplemented, parseBody } from '../plugins/errors.ts'
+import { acceptRun } from './accept-run.ts'
 import { sendCancelOutcome } from './cancel-run.ts'
-import { acceptRun } from './create-run.ts'
 import { cursorOf, streamEvents } from './events.ts'
 
 /** Stock AG-UI clients send the whole history each time; only its end counts, but it must fit. */

@@ -1,17 +1,16 @@
 import {
   CreateRunBody,
   isAgentInput,
-  LIMITS,
   type RunReceipt,
   RunReceipt as RunReceiptSchema,
 } from '@holdfast/protocol'
-import { HoldfastError } from '@holdfast/std'
-import { type CreateRun, createRun, type RunReceipt as StoredReceipt } from '@holdfast/store'
+import type { CreateRun, RunReceipt as StoredReceipt } from '@holdfast/store'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Bff } from '../bff.ts'
 import { isLoopback } from '../config.ts'
 import { SSE_ROUTE } from '../event-stream.ts'
-import { invalidRequest, notFound, notImplemented, parseBody } from '../plugins/errors.ts'
+import { invalidRequest, notImplemented, parseBody } from '../plugins/errors.ts'
+import { acceptRun } from './accept-run.ts'
 import { runAgentInput } from './ag-ui.ts'
 import { lookupId } from './ids.ts'
 
@@ -35,39 +34,6 @@ export function createRunRoute(app: FastifyInstance, bff: Bff): void {
       return sendReceipt(request, reply, kind, receiptOf(run))
     },
   })
-}
-
-/**
- * Stores the run and wakes the runners.
- * @throws HoldfastError for every outcome but created and repeated
- */
-export async function acceptRun(bff: Bff, request: FastifyRequest, create: CreateRun) {
-  if (Buffer.byteLength(JSON.stringify(create.message)) > LIMITS.messageBytesMax) {
-    throw new HoldfastError('too_large', 'message_too_large', 'A message has at most 1 MiB.')
-  }
-  const outcome = await createRun(bff.store, request.principal, create)
-  switch (outcome.kind) {
-    case 'created':
-      bff.wakeups.publish('queue', [outcome.run.runId])
-      bff.wakeups.publish('cancel', outcome.cancelled)
-      return { kind: outcome.kind, run: outcome.run }
-    case 'repeated':
-      return { kind: outcome.kind, run: outcome.run }
-    case 'conversation_busy':
-      throw new HoldfastError('conflict', outcome.kind, 'Another run of it is not finished.', {
-        details: { activeRunId: outcome.activeRunId },
-      })
-    case 'turn_mismatch':
-      throw new HoldfastError('unprocessable', outcome.kind, 'This turn had another body before.')
-    case 'turn_gone':
-      throw new HoldfastError('gone', outcome.kind, 'The run of this turn was deleted.')
-    case 'unknown_agent':
-      throw new HoldfastError('unprocessable', outcome.kind, 'No runner ever offered this agent.')
-    case 'conversation_full':
-      throw new HoldfastError('too_large', outcome.kind, 'The conversation can hold no more.')
-    case 'not_found':
-      throw notFound()
-  }
 }
 
 function requestOf(bff: Bff, body: CreateRunBody): CreateRun {

@@ -1,6 +1,6 @@
 import { EventsQuery, frame, isTerminal, parseCursor, retry } from '@holdfast/protocol'
 import { HoldfastError } from '@holdfast/std'
-import { readHead, readPrelude } from '@holdfast/store'
+import { type Principal, readHead, readPrelude } from '@holdfast/store'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import * as z from 'zod'
 import type { Bff } from '../bff.ts'
@@ -49,6 +49,8 @@ export function cursorOf(request: FastifyRequest): number | undefined {
   throw invalidRequest([{ path: header ? 'Last-Event-ID' : 'after', message: 'is no sequence' }])
 }
 
+type Reader = { runId: string; principal: Principal; tokenExpiresAtMs: number | undefined }
+
 /** Answers with the events > `cursor`, or with a prelude and what follows it when there is none. */
 export async function streamEvents(
   bff: Bff,
@@ -60,16 +62,15 @@ export async function streamEvents(
   if (bff.streams.draining || bff.streams.open >= bff.config.streams.streamsMax) {
     return comeAgain(reply)
   }
-  const { principal, tokenExpiresAtMs: expiresAtMs } = request
-  if (cursor === undefined) {
-    await streamFromPrelude(bff, reply, { runId, principal, expiresAtMs, after: 0 })
-    return undefined
-  }
-  return streamSuffix(bff, reply, { runId, principal, expiresAtMs, after: cursor })
+  const { principal, tokenExpiresAtMs } = request
+  const reader = { runId, principal, tokenExpiresAtMs }
+  if (cursor !== undefined) return streamSuffix(bff, reply, reader, cursor)
+  await streamFromPrelude(bff, reply, reader)
+  return undefined
 }
 
-async function streamFromPrelude(bff: Bff, reply: FastifyReply, subscription: Subscription) {
-  const { runId, principal } = subscription
+async function streamFromPrelude(bff: Bff, reply: FastifyReply, reader: Reader) {
+  const { runId, principal } = reader
   const prelude = await bff.hub.reads(() => readPrelude(bff.store, principal, runId))
   if (!prelude) throw notFound()
   const { events, sequence, ended } = prelude
@@ -80,12 +81,12 @@ async function streamFromPrelude(bff: Bff, reply: FastifyReply, subscription: Su
   using follower = bff.hub.follow(runId, sequence)
   await serve(bff, reply, async (stream) => {
     if (!(await stream.write(frames.join(''))) || ended) return
-    await sendLog(bff, stream, follower, { ...subscription, after: sequence })
+    await sendLog(stream, follower, subscriptionOf(bff, reader, sequence))
   })
 }
 
-async function streamSuffix(bff: Bff, reply: FastifyReply, subscription: Subscription) {
-  const { runId, principal, after } = subscription
+async function streamSuffix(bff: Bff, reply: FastifyReply, reader: Reader, after: number) {
+  const { runId, principal } = reader
   const head = await bff.hub.reads(() => readHead(bff.store, principal, runId))
   if (!head) throw notFound()
   if (after > head.sequence) {
@@ -101,8 +102,28 @@ async function streamSuffix(bff: Bff, reply: FastifyReply, subscription: Subscri
       })
     }
   }
-  await serve(bff, reply, (stream) => sendLog(bff, stream, follower, subscription))
+  await serve(bff, reply, (stream) => sendLog(stream, follower, subscriptionOf(bff, reader, after)))
   return undefined
+}
+
+function subscriptionOf(bff: Bff, reader: Reader, after: number): Subscription {
+  return {
+    after,
+    timing: bff.config.streams,
+    stillAllowed: () => stillAllowed(bff, reader),
+    delivered: bff.metrics.delivered,
+  }
+}
+
+/** False when the run was deleted or the token ended. A database that is away decides nothing. */
+async function stillAllowed(bff: Bff, { runId, principal, tokenExpiresAtMs }: Reader) {
+  if (tokenExpiresAtMs !== undefined && Date.now() >= tokenExpiresAtMs) return false
+  try {
+    return (await bff.hub.reads(() => readHead(bff.store, principal, runId))) !== null
+  } catch (error) {
+    bff.log.warn({ err: error, runId }, 'a subscription could not be re-authorised')
+    return true
+  }
 }
 
 function serve(bff: Bff, reply: FastifyReply, body: Parameters<typeof serveEventStream>[3]) {

@@ -1,0 +1,129 @@
+import { asError, backoffMs, wait } from '@holdfast/std'
+import {
+  appendEvents,
+  isDataError,
+  type Ownership,
+  readOwnership,
+  recordStaleWrite,
+  type Store,
+} from '@holdfast/store'
+import { advance, closeQueue, type Part, type Queue } from './append-queue.ts'
+
+export type FlushDeps = {
+  readonly store: Store
+  /** Parts that have just become durable, and how long that took; to be called before anything else is done. */
+  readonly durable: (parts: readonly Part[], ms: number) => void
+  readonly onStale: (operation: string) => void
+  readonly onError: (error: Error) => void
+  readonly stopping: AbortSignal
+}
+
+/** Sends a batch; resolves when each run of it is settled: durable, lost, poisoned or closed. */
+export async function flush(deps: FlushDeps, batch: readonly Part[]): Promise<void> {
+  let left = open(batch)
+  for (let attempt = 0; left.length > 0; attempt += 1) {
+    const sentAt = performance.now()
+    try {
+      const done = await appendEvents(
+        deps.store,
+        left.map((part) => part.append),
+      )
+      const written = new Map(done.map((appended) => [appended.runId, appended]))
+      const landed = left.filter(({ queue }) => written.has(queue.lease.runId))
+      settle(deps, landed, performance.now() - sentAt)
+      for (const { queue } of landed) {
+        if (written.get(queue.lease.runId)?.cancelRequested) queue.listener.cancelRequested()
+      }
+      const refused = left.filter(({ queue }) => !written.has(queue.lease.runId))
+      left = refused.length > 0 ? await decide(deps, refused, attempt > 0) : []
+    } catch (error) {
+      if (isDataError(error)) return await bisect(deps, left, asError(error))
+      deps.onError(asError(error))
+      left = await decideOnceBack(deps, left, attempt)
+    }
+    left = open(left)
+  }
+}
+
+/**
+ * What is not known to have been written is asked for: it landed after all (its reply was lost), or it is still
+ * ours and is to be sent again, or the right is lost. Returns what is to be sent again.
+ */
+async function decide(
+  deps: FlushDeps,
+  parts: readonly Part[],
+  mayHaveLanded: boolean,
+): Promise<Part[]> {
+  const found = await readOwnership(
+    deps.store,
+    parts.map(({ queue }) => queue.lease),
+  )
+  const owned = new Map(found.map((ownership) => [ownership.runId, ownership]))
+  return parts.filter((part) => {
+    const now = owned.get(part.queue.lease.runId)
+    if (mayHaveLanded && now && landed(part, now)) {
+      settle(deps, [part], 0)
+      if (!now.held) lose(deps, part.queue, null)
+      return false
+    }
+    if (now?.held && now.lastSequence === part.append.base) return true
+    lose(deps, part.queue, 'append')
+    return false
+  })
+}
+
+function landed({ queue, append }: Part, now: Ownership): boolean {
+  const isOurs = now.currentEpoch === queue.lease.epoch
+  return isOurs && now.lastSequence === append.base + append.events.length
+}
+
+/** Asks until the database answers; a run whose lease ends meanwhile is closed by its keeper. */
+async function decideOnceBack(
+  deps: FlushDeps,
+  parts: readonly Part[],
+  attempt: number,
+): Promise<Part[]> {
+  for (let tries = attempt; ; tries += 1) {
+    const left = open(parts)
+    if (left.length === 0) return []
+    await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }), deps.stopping)
+    try {
+      return await decide(deps, left, true)
+    } catch (error) {
+      deps.onError(asError(error))
+    }
+  }
+}
+
+/** Finds the one run whose data the database refuses, so that it alone fails. */
+async function bisect(deps: FlushDeps, batch: readonly Part[], error: Error): Promise<void> {
+  const [only] = batch
+  if (only && batch.length === 1) {
+    closeQueue(only.queue, error)
+    only.queue.listener.poisoned(error)
+    return
+  }
+  const middle = batch.length >> 1
+  await flush(deps, batch.slice(0, middle))
+  await flush(deps, batch.slice(middle))
+}
+
+function settle(deps: FlushDeps, parts: readonly Part[], ms: number) {
+  if (parts.length === 0) return
+  deps.durable(parts, ms)
+  for (const part of parts) advance(part)
+}
+
+function lose(deps: FlushDeps, queue: Queue, operation: string | null) {
+  if (queue.closed) return
+  if (operation) {
+    deps.onStale(operation)
+    recordStaleWrite(deps.store, queue.lease, operation).catch(deps.onError)
+  }
+  closeQueue(queue, new Error(`run ${queue.lease.runId} is not ours any more`))
+  queue.listener.lost()
+}
+
+function open(parts: readonly Part[]): Part[] {
+  return parts.filter(({ queue }) => !queue.closed)
+}
