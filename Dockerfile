@@ -19,9 +19,13 @@ RUN npx -y "$(node -p 'require("./package.json").packageManager')" install --fro
 COPY packages packages
 COPY services services
 COPY migrations migrations
-RUN node_modules/.bin/tsc -b services/bff services/runner services/migrate \
- && for service in bff runner migrate; do \
-      npx -y "$(node -p 'require("./package.json").packageManager')" --filter "@holdfast/$service" deploy --prod "/out/$service" || exit 1; \
+RUN node_modules/.bin/tsc -b services/bff services/runner services/migrate
+# The store knows the schema by the SQL files, which it expects as far away as they are in the repository.
+RUN for service in bff runner migrate; do \
+      npx -y "$(node -p 'require("./package.json").packageManager')" \
+        --filter "@holdfast/$service" deploy --prod "/out/$service" \
+      && cp -r migrations "$(realpath "/out/$service/node_modules/@holdfast/store")/../../migrations" \
+      || exit 1; \
     done
 
 FROM node:24-bookworm-slim AS service
@@ -48,8 +52,6 @@ CMD ["node", "dist/main.js"]
 
 FROM service AS migrate
 COPY --from=build /out/migrate ./
-COPY migrations migrations
-ENV HOLDFAST_MIGRATIONS_DIR=/app/migrations
 USER node
 HEALTHCHECK NONE
 CMD ["node", "dist/main.js"]

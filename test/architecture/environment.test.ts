@@ -3,12 +3,8 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { ROOT, sourceFiles } from './source-files.ts'
 
-/** Not for users: set by the image, by tools, or by us for our own children. */
-const INTERNAL = new Set([
-  'HOLDFAST_MIGRATIONS_DIR',
-  'HOLDFAST_REQUIRE_CONTAINERS',
-  'HOLDFAST_REQUIRE_BROWSER',
-])
+/** Not for users: set where the checks run. */
+const INTERNAL = new Set(['HOLDFAST_REQUIRE_CONTAINERS', 'HOLDFAST_REQUIRE_BROWSER'])
 const PUBLIC_NAME =
   /\b(?:HOLDFAST_|RUNNER_|AUTH_|WEBHOOK_|DATABASE_|CORS_|NOTIFY_|OUTBOUND_|LEASE_|DRAIN_|LOG_)[A-Z_]*[A-Z]\b/g
 

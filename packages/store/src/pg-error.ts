@@ -76,7 +76,7 @@ function isTemporary(error: Error): boolean {
 // The driver and its pool report some losses of a connection by words alone.
 function isConnectionLoss(error: unknown): boolean {
   const { message } = asError(error instanceof HoldfastError ? error.cause : error)
-  return /connection (terminated|timeout|ended)|timeout exceeded when trying to connect|not queryable|read ETIMEDOUT|timeout expired/i.test(
+  return /connection (terminated|timeout|ended)|query read timeout|timeout exceeded when trying to connect|not queryable|read ETIMEDOUT|timeout expired/i.test(
     message,
   )
 }

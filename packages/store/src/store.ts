@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect, type RawBuilder, type Transaction } from 'kysely'
 import pg from 'pg'
 import { v7 } from 'uuid'
+import { answeredPool } from './answered-pool.ts'
 import { translate } from './pg-error.ts'
 
 /** The tables are described by their statements, not by a schema type. */
@@ -33,29 +34,33 @@ export type StoreOptions = {
   onPoolError?: (error: Error) => void
 }
 
+/** A network that loses everything gives no error either: the driver waits so much longer than the database. */
+const UNANSWERED_MS = 1000
 const INT8_OID = 20
 const NUMERIC_OID = 1700
 
 /** Opens a pool; connects lazily, so that a database that is away does not fail the start. */
 export function openStore(options: StoreOptions): Store {
+  const statementMs = options.statementMs ?? 5000
   const pool = new pg.Pool({
     connectionString: options.databaseUrl,
     application_name: options.applicationName,
     max: options.poolMax,
+    query_timeout: statementMs + UNANSWERED_MS,
     connectionTimeoutMillis: 5000,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     ...(options.pooled
       ? {}
       : {
-          statement_timeout: options.statementMs ?? 5000,
+          statement_timeout: statementMs,
           lock_timeout: options.lockMs ?? 1000,
           idle_in_transaction_session_timeout: options.idleInTransactionMs ?? 5000,
         }),
     types: { getTypeParser },
   })
   pool.on('error', (error) => options.onPoolError?.(error))
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: answeredPool(pool) }) })
   return {
     [secret]: { db, pool, clockOffsetMs: 0 },
     async [Symbol.asyncDispose]() {

@@ -67,6 +67,7 @@ export async function serveEventStream(
   const { raw } = reply
   const over = new AbortController()
   raw.once('close', () => over.abort())
+  over.signal.addEventListener('abort', () => closeSoon(reply), { once: true })
   using _entry = registry.enter(over)
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',

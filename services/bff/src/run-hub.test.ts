@@ -219,6 +219,17 @@ describe('the tail', () => {
     expect(await read(follower, 0, 1800)).toEqual(range(1, 1800))
   })
 
+  test('asks only about the runs that were named by a wake-up', async () => {
+    using a = hub.follow('a', 0)
+    using b = hub.follow('b', 0)
+    await Promise.all([a.next(0, 20, NEVER), b.next(0, 20, NEVER)])
+    const { follows } = log.calls
+    log.append('a', 1)
+    log.wake(['a'])
+    await read(a, 0, 1)
+    expect(log.calls.follows).toBe(follows + 1)
+  })
+
   test('asks nothing about runs that nobody follows or that have ended', async () => {
     log.append('a', 1, 'RUN_FINISHED')
     using follower = hub.follow('a', 0)
@@ -230,7 +241,7 @@ describe('the tail', () => {
     expect(log.calls.follows).toBe(follows)
   })
 
-  test('goes on after a failed read, and forgets no run that it was woken for', async () => {
+  test('goes on after a failed read, and forgets no run', async () => {
     await hub.stop()
     await open({ pollMs: 20 })
     using follower = hub.follow('a', 0)

@@ -1,4 +1,4 @@
-import { asError, type Loop, loop } from '@holdfast/std'
+import { type Loop, loop } from '@holdfast/std'
 import type { LogEvent } from '@holdfast/store'
 import { appendTo, type EventWindow, emptyWindow } from './event-window.ts'
 
@@ -108,20 +108,15 @@ async function readOn(
   for (const run of runs) run.dirtySinceMs = undefined
   const follows = runs.map((run) => ({ runId: run.runId, after: run.window.cursor }))
   const unfinished: FollowedRun[] = []
-  try {
-    for (const { runId, events } of await log.tailRuns(follows, EVENTS_PER_READ_MAX)) {
-      const { run, sinceMs } = marked.get(runId) ?? {}
-      if (!run || events.length === 0) continue
-      appendTo(run.window, events, window)
-      run.wokenAtMs = sinceMs
-      for (const wake of run.waiters) wake()
-      if (events.length >= EVENTS_PER_READ_MAX) unfinished.push(run)
-    }
-    return unfinished
-  } catch (error) {
-    for (const { run, sinceMs } of marked.values()) run.dirtySinceMs ??= sinceMs
-    throw asError(error)
+  for (const { runId, events } of await log.tailRuns(follows, EVENTS_PER_READ_MAX)) {
+    const { run, sinceMs } = marked.get(runId) ?? {}
+    if (!run || events.length === 0) continue
+    appendTo(run.window, events, window)
+    run.wokenAtMs = sinceMs
+    for (const wake of run.waiters) wake()
+    if (events.length >= EVENTS_PER_READ_MAX) unfinished.push(run)
   }
+  return unfinished
 }
 
 function newcomer(runId: string, from: number): FollowedRun {

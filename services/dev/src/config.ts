@@ -17,7 +17,6 @@ const Env = z.object({
     .regex(/^postgres(ql)?:\/\/./, 'a PostgreSQL URL, postgres://user:password@host:port/database')
     .optional(),
   HOLDFAST_DATA_DIR: z.string().default('.holdfast'),
-  HOLDFAST_MIGRATIONS_DIR: z.string().default('migrations'),
   HOLDFAST_RUNNERS: wholeNumber(100, 'a number of runner processes, 0 to 100').default(1),
   DRAIN_SECONDS: z
     .string()
@@ -40,7 +39,6 @@ export type Config = {
   /** `undefined`: the embedded PostgreSQL. */
   readonly databaseUrl: string | undefined
   readonly dataDir: string
-  readonly migrationsDir: string
   readonly runners: number
   readonly drainMs: number
   readonly runnerMetricsPort: number | undefined
@@ -67,7 +65,6 @@ export function parseConfig(
     host: env.HOST,
     databaseUrl: env.DATABASE_URL,
     dataDir: resolve(ROOT, env.HOLDFAST_DATA_DIR),
-    migrationsDir: resolve(ROOT, env.HOLDFAST_MIGRATIONS_DIR),
     runners: env.HOLDFAST_RUNNERS,
     drainMs: env.DRAIN_SECONDS * 1000,
     runnerMetricsPort: env.RUNNER_METRICS_PORT,

@@ -67,7 +67,7 @@ async function serve(
 ): Promise<never> {
   const place = await openPlace(config, log, stack, signal)
   signal.throwIfAborted()
-  await unlessAborted(migrate(place.databaseUrl, log, config.migrationsDir), signal)
+  await unlessAborted(migrate(place.databaseUrl, log), signal)
   signal.throwIfAborted()
 
   let port = config.port

@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url'
 import { HoldfastError, wait } from '@holdfast/std'
 import { migrate } from '@holdfast/store'
 import { type Logger, pino } from 'pino'
@@ -6,13 +5,11 @@ import pretty from 'pino-pretty'
 import * as z from 'zod'
 
 const WAIT_FOR_DATABASE_MS = 30_000
-const REPOSITORY_FOLDER = fileURLToPath(new URL('../../../migrations', import.meta.url))
 
 const Env = z.object({
   DATABASE_URL: z
     .string({ error: 'set to a PostgreSQL URL, postgres://user:password@host:port/database' })
     .regex(/^postgres(ql)?:\/\/./, 'a PostgreSQL URL, postgres://user:password@host:port/database'),
-  HOLDFAST_MIGRATIONS_DIR: z.string().default(REPOSITORY_FOLDER),
 })
 
 /**
@@ -28,12 +25,12 @@ export async function runMigrations(
     const [issue] = parsed.error.issues
     return refuse(`${String(issue?.path[0])} must be ${issue?.message ?? 'valid'}`)
   }
-  const { DATABASE_URL: databaseUrl, HOLDFAST_MIGRATIONS_DIR: folder } = parsed.data
+  const { DATABASE_URL: databaseUrl } = parsed.data
   const log = openLog()
   const giveUpAt = performance.now() + WAIT_FOR_DATABASE_MS
   for (;;) {
     try {
-      const { applied } = await migrate(databaseUrl, log, folder)
+      const { applied } = await migrate(databaseUrl, log)
       log.info({ applied }, applied.length === 0 ? 'schema is current' : 'schema is current now')
       return 0
     } catch (error) {

@@ -1,4 +1,4 @@
-import { EventsQuery, frame, isTerminal, parseCursor, retry } from '@holdfast/protocol'
+import { comment, EventsQuery, frame, isTerminal, parseCursor, retry } from '@holdfast/protocol'
 import { HoldfastError } from '@holdfast/std'
 import { type Principal, readHead, readPrelude } from '@holdfast/store'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -9,7 +9,7 @@ import { invalidRequest, notFound, sendFailure } from '../plugins/errors.ts'
 import { retryWithJitter, type Subscription, sendLog } from '../subscription.ts'
 import { pathId } from './ids.ts'
 
-const HELLO = `${retry(1000)}:\n\n`
+const HELLO = retry(1000) + comment('')
 
 /** GET /runs/{id}/events: the log of a run from a cursor, or a prelude and what follows it. */
 export function eventsRoute(app: FastifyInstance, bff: Bff): void {
