@@ -1,4 +1,4 @@
-import type { PostgresPool, PostgresPoolClient } from 'kysely'
+import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely'
 import type pg from 'pg'
 
 /**
@@ -7,27 +7,43 @@ import type pg from 'pg'
  * return to the pool.
  */
 export function answeredPool(pool: pg.Pool): PostgresPool {
-  async function connect(): Promise<PostgresPoolClient> {
-    const client = await pool.connect()
-    let silent: Error | undefined
-    async function query(text: unknown, values?: unknown) {
-      if (silent) throw silent
-      try {
-        return await client.query(text as string, values as unknown[])
-      } catch (error) {
-        if (isUnanswered(error)) silent = error
-        throw error
+  return {
+    connect: async () => answeredClient(await pool.connect()),
+    end: () => pool.end(),
+    options: {},
+  }
+}
+
+function answeredClient(client: pg.PoolClient): PostgresPoolClient {
+  let silent: Error | undefined
+
+  async function ask<R>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<R>> {
+    if (silent) throw silent
+    try {
+      const { command, rowCount, rows } = await client.query(text, [...values])
+      return {
+        command: command as PostgresQueryResult<R>['command'],
+        rowCount: rowCount ?? 0,
+        rows,
       }
-    }
-    return {
-      query: query as PostgresPoolClient['query'],
-      release: (discard) => client.release(silent ?? discard ?? false),
+    } catch (error) {
+      if (isUnanswered(error)) silent = error
+      throw error
     }
   }
-  return { connect, end: () => pool.end(), options: {} }
+  function query<R>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<R>>
+  function query<R>(cursor: PostgresCursor<R>): PostgresCursor<R>
+  function query<R>(
+    text: string | PostgresCursor<R>,
+    values: readonly unknown[] = [],
+  ): Promise<PostgresQueryResult<R>> | PostgresCursor<R> {
+    if (typeof text !== 'string') throw new Error('no statement of ours is read by a cursor')
+    return ask<R>(text, values)
+  }
+  return { query, release: (discard) => client.release(silent ?? discard ?? false) }
 }
 
 /** The driver's own limit passed (`query_timeout`); it says so by words alone. */
-export function isUnanswered(error: unknown): error is Error {
+function isUnanswered(error: unknown): error is Error {
   return error instanceof Error && error.message === 'Query read timeout'
 }

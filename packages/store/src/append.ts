@@ -9,7 +9,11 @@ export type Append = {
   readonly events: readonly { readonly type: string; readonly json: string }[]
 }
 
-export type Appended = { readonly runId: string; readonly cancelRequested: boolean }
+export type Appended = {
+  readonly runId: string
+  readonly epoch: number
+  readonly cancelRequested: boolean
+}
 
 // The sequence allocator is the fence: no live lease under this epoch, no row, no sequence, nothing to insert.
 const APPEND = `
@@ -24,21 +28,22 @@ const APPEND = `
   inserted AS (
     INSERT INTO holdfast.run_events (run_id, sequence, epoch, tenant_id, type, payload)
     SELECT fence.id, fence.base + e.k, fence.epoch, fence.tenant_id, e.type, e.payload::json
-    FROM unnest($5::uuid[], $6::int[], $7::text[], $8::text[]) AS e (run_id, k, type, payload)
-    JOIN fence ON fence.id = e.run_id)
-  SELECT id AS run_id, cancel_requested_at IS NOT NULL AS cancel_requested FROM fence`
+    FROM unnest($5::uuid[], $6::int[], $7::int[], $8::text[], $9::text[]) AS e (run_id, epoch, k, type, payload)
+    JOIN fence ON fence.id = e.run_id AND fence.epoch = e.epoch)
+  SELECT id AS run_id, epoch, cancel_requested_at IS NOT NULL AS cancel_requested FROM fence`
 
 /**
  * Appends events of many runs in one statement. A run that is missing in the result was not written at
  * all: fenced off, or its log is longer than `base` (to be decided by `readOwnership`, never repeated blindly).
+ * Two attempts of one run may stand in one batch, when a process takes over from itself: the epoch tells them apart.
  * Guarantees: sequences base+1 … base+n, visible in that order; all of a run or nothing.
  * Locks: the run rows, until the statement commits. Index: primary key of runs.
  */
 export async function appendEvents(store: Store, appends: readonly Append[]): Promise<Appended[]> {
   const events = appends.flatMap(({ lease, events }) =>
-    events.map((event, k) => ({ runId: lease.runId, k: k + 1, ...event })),
+    events.map((event, k) => ({ runId: lease.runId, epoch: lease.epoch, k: k + 1, ...event })),
   )
-  const rows = await prepared<{ run_id: string; cancel_requested: boolean }>(
+  const rows = await prepared<{ run_id: string; epoch: number; cancel_requested: boolean }>(
     store,
     'holdfast_append',
     APPEND,
@@ -48,10 +53,15 @@ export async function appendEvents(store: Store, appends: readonly Append[]): Pr
       appends.map(({ base }) => base),
       appends.map((append) => append.events.length),
       events.map((event) => event.runId),
+      events.map((event) => event.epoch),
       events.map((event) => event.k),
       events.map((event) => event.type),
       events.map((event) => event.json),
     ],
   )
-  return rows.map((row) => ({ runId: row.run_id, cancelRequested: row.cancel_requested }))
+  return rows.map((row) => ({
+    runId: row.run_id,
+    epoch: row.epoch,
+    cancelRequested: row.cancel_requested,
+  }))
 }

@@ -55,6 +55,8 @@ export async function renewLeases(
 
 export type Ownership = {
   readonly runId: string
+  /** Of the lease that was asked for. */
+  readonly epoch: number
   readonly held: boolean
   readonly currentEpoch: number
   readonly state: string
@@ -73,6 +75,7 @@ export async function readOwnership(store: Store, held: readonly Held[]): Promis
     store,
     sql<{
       id: string
+      epoch: number
       held: boolean
       execution_epoch: number
       state: string
@@ -80,13 +83,14 @@ export async function readOwnership(store: Store, held: readonly Held[]): Promis
       cancel_requested: boolean
       late_ms: number
     }>`
-      SELECT r.id, r.execution_epoch = h.epoch AND r.state = 'running' AND r.lease_until > clock_timestamp() AS held,
+      SELECT r.id, h.epoch, r.execution_epoch = h.epoch AND r.state = 'running' AND r.lease_until > clock_timestamp() AS held,
         r.execution_epoch, r.state, r.last_sequence, r.cancel_requested_at IS NOT NULL AS cancel_requested,
         greatest(0, coalesce(extract(epoch FROM clock_timestamp() - r.lease_until) * 1000, 0)) AS late_ms
       FROM unnest(${ids}::uuid[], ${epochs}::int[]) AS h (id, epoch) JOIN holdfast.runs r ON r.id = h.id`,
   )
   return found.map((run) => ({
     runId: run.id,
+    epoch: run.epoch,
     held: run.held === true,
     currentEpoch: run.execution_epoch,
     state: run.state,

@@ -9,6 +9,7 @@ export type ActiveRuns = {
   add(runId: string, execute: (register: (attempt: Attempt) => void) => Promise<void>): void
   get(runId: string): Attempt | undefined
   all(): Attempt[]
+  /** Those that begin later included. */
   abortAll(cause: AbortCause): void
   /** Resolves when nothing is executed any more, at the latest after `ms`; says whether that is so. */
   empty(ms: number): Promise<boolean>
@@ -21,13 +22,20 @@ export function activeRuns(on: {
   const executions = new Map<string, Promise<void>>()
   const attempts = new Map<string, Attempt>()
   const idle = new Set<() => void>()
+  let stopped: AbortCause | null = null
+
+  /** An attempt that was still reading its input when all were told to stop is told now. */
+  function register(runId: string, attempt: Attempt) {
+    attempts.set(runId, attempt)
+    if (stopped) attempt.abort(stopped)
+  }
 
   return {
     get size() {
       return executions.size
     },
     add(runId, execute) {
-      const execution = execute((attempt) => attempts.set(runId, attempt))
+      const execution = execute((attempt) => register(runId, attempt))
         .catch((error: unknown) => on.failed(error, runId))
         .finally(() => {
           // The same run may have been claimed again meanwhile; then it is that execution's entry.
@@ -47,6 +55,7 @@ export function activeRuns(on: {
     get: (runId) => attempts.get(runId),
     all: () => [...attempts.values()],
     abortAll(cause) {
+      stopped = cause
       for (const attempt of attempts.values()) attempt.abort(cause)
     },
     async empty(ms) {

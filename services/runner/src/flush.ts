@@ -28,13 +28,13 @@ export async function flush(deps: FlushDeps, batch: readonly Part[]): Promise<vo
         deps.store,
         left.map((part) => part.append),
       )
-      const written = new Map(done.map((appended) => [appended.runId, appended]))
-      const landed = left.filter(({ queue }) => written.has(queue.lease.runId))
+      const written = new Map(done.map((appended) => [keyOf(appended), appended]))
+      const landed = left.filter(({ queue }) => written.has(keyOf(queue.lease)))
       settle(deps, landed, performance.now() - sentAt)
       for (const { queue } of landed) {
-        if (written.get(queue.lease.runId)?.cancelRequested) queue.listener.cancelRequested()
+        if (written.get(keyOf(queue.lease))?.cancelRequested) queue.listener.cancelRequested()
       }
-      const refused = left.filter(({ queue }) => !written.has(queue.lease.runId))
+      const refused = left.filter(({ queue }) => !written.has(keyOf(queue.lease)))
       left = refused.length > 0 ? await decide(deps, refused, attempt > 0) : []
     } catch (error) {
       if (isDataError(error)) return await bisect(deps, left, asError(error))
@@ -58,9 +58,9 @@ async function decide(
     deps.store,
     parts.map(({ queue }) => queue.lease),
   )
-  const owned = new Map(found.map((ownership) => [ownership.runId, ownership]))
+  const owned = new Map(found.map((ownership) => [keyOf(ownership), ownership]))
   return parts.filter((part) => {
-    const now = owned.get(part.queue.lease.runId)
+    const now = owned.get(keyOf(part.queue.lease))
     if (mayHaveLanded && now && landed(part, now)) {
       settle(deps, [part], 0)
       if (!now.held) lose(deps, part.queue, null)
@@ -122,6 +122,11 @@ function lose(deps: FlushDeps, queue: Queue, operation: string | null) {
   }
   closeQueue(queue, new Error(`run ${queue.lease.runId} is not ours any more`))
   queue.listener.lost()
+}
+
+/** An attempt: a process that takes over from itself has two of one run for a moment. */
+function keyOf({ runId, epoch }: { runId: string; epoch: number }): string {
+  return `${runId}.${epoch}`
 }
 
 function open(parts: readonly Part[]): Part[] {

@@ -65,7 +65,10 @@ port.on('message', (message: ToKeeper) => {
   }
 })
 
+// A clock of its own: a renewal that nobody answers must not keep the limits from being asked.
+const limits = setInterval(enforceLimits, tickMs)
 await keep()
+clearInterval(limits)
 await store[Symbol.asyncDispose]()
 tell({ kind: 'stopped' })
 port.close()
@@ -73,7 +76,6 @@ port.close()
 async function keep() {
   let retryAt: Instant | null = null
   while (!stopping.signal.aborted) {
-    enforceLimits()
     const due = [...held.values()].filter(
       (lease) => !lease.lostAt && elapsedMs(lease.sentAt) >= renewEveryMs,
     )

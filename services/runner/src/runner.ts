@@ -86,6 +86,8 @@ export async function runRunner(options: {
     freeSlots: () => (draining ? 0 : config.concurrency - active.size),
     start: (claimed: Claimed, claimedAt: Instant) => {
       metrics.claims.inc()
+      // Our own lost attempt, if the loss has not reached it yet.
+      active.get(claimed.lease.runId)?.abort('lease_lost')
       active.add(claimed.lease.runId, (register) => executeRun(deps, claimed, claimedAt, register))
     },
   }
