@@ -4,6 +4,8 @@ import { defineConfig, type TestProjectConfiguration } from 'vitest/config'
 
 /** Workspace packages are tested from their sources; nothing needs to be built first. */
 const resolve = { conditions: ['holdfast-source', 'module', 'node'] }
+// Where Vitest loads what starts the database.
+const environments = { __vitest__: { resolve } }
 const ssr = { resolve: { conditions: resolve.conditions, externalConditions: ['holdfast-source'] } }
 
 const postgres = { globalSetup: ['test/support/postgres.ts'] }
@@ -37,7 +39,12 @@ type TestOptions = NonNullable<Extract<TestProjectConfiguration, { test?: unknow
 
 function project(name: string, include: string[], options: TestOptions): TestProjectConfiguration {
   const hookTimeout = Math.max(30_000, options.testTimeout ?? 0)
-  return { resolve, ssr, test: { name, include, testTimeout: 10_000, hookTimeout, ...options } }
+  return {
+    resolve,
+    ssr,
+    environments,
+    test: { name, include, testTimeout: 10_000, hookTimeout, ...options },
+  }
 }
 
 /** Suites that measure times or kill processes get the machine to themselves, one file after the other. */

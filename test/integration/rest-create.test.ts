@@ -1,7 +1,7 @@
 // Goal: every answer of POST /runs. Method: one Holdfast of real processes, plain HTTP, and SQL to see traces.
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Answer, readEvents, readLog, request, send } from '../support/api.ts'
+import { type Answer, readEvents, readLog, request, type Sent, send } from '../support/api.ts'
 import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
 import { connect, type Sql } from '../support/sql.ts'
 
@@ -34,11 +34,16 @@ function turn(more: Record<string, unknown> = {}) {
   return { message: '/long 3', clientTurnId: randomUUID(), ...more }
 }
 
-/** All rows that an accepted turn writes. */
+/** All rows that an accepted turn writes; answers under way do not count. */
 async function traces(): Promise<unknown> {
-  const tables = ['conversations', 'runs', 'run_inputs', 'client_turns', 'conversation_messages']
+  const tables = ['conversations', 'runs', 'run_inputs', 'client_turns']
   const counts = tables.map((table) => `(SELECT count(*)::int FROM holdfast.${table}) AS ${table}`)
-  return await sql(`SELECT ${counts.join(', ')}`)
+  const said = `(SELECT count(*)::int FROM holdfast.conversation_messages WHERE index = 0) AS said`
+  return await sql(`SELECT ${[...counts, said].join(', ')}`)
+}
+
+function sentOf({ body }: Answer): Sent {
+  return { runId: String(body['runId']), conversationId: String(body['conversationId']) }
 }
 
 function expectProblem(answer: Answer, status: number, code: string): void {
@@ -52,7 +57,7 @@ function expectProblem(answer: Answer, status: number, code: string): void {
 
 test('a turn is accepted with 202, its address and its links', async () => {
   const answer = await post(turn())
-  const { runId } = answer.body
+  const { runId } = sentOf(answer)
   expect(answer.status).toBe(202)
   expect(answer.body).toEqual({
     runId: expect.stringMatching(V7),
@@ -66,7 +71,7 @@ test('a turn is accepted with 202, its address and its links', async () => {
     },
   })
   expect(answer.headers.get('location')).toBe(`/runs/${runId}`)
-  await readLog(holdfast.url, String(runId))
+  await readLog(holdfast.url, runId)
 })
 
 test('a turn in a conversation of ours continues it', async () => {
@@ -83,7 +88,7 @@ test('a turn in a conversation of ours continues it', async () => {
 test('a repeat is the same run: while it runs, after it ended, and after a newer one', async () => {
   const body = turn({ message: '/slow 20', context: [{ description: 'page', value: 'home' }] })
   const first = await post(body)
-  const { runId, conversationId } = first.body
+  const { runId, conversationId } = sentOf(first)
   const sameInOtherWords = {
     context: [{ value: 'home', description: 'page' }],
     conversationId,
@@ -109,8 +114,8 @@ test('a repeat is the same run: while it runs, after it ended, and after a newer
 
 test('a repeat leaves no second trace', async () => {
   const body = turn()
-  const { runId } = (await post(body)).body
-  await readLog(holdfast.url, String(runId))
+  const { runId } = sentOf(await post(body))
+  await readLog(holdfast.url, runId)
   const before = await traces()
   expect((await post(body)).status).toBe(200)
   expect(await traces()).toEqual(before)
@@ -192,13 +197,14 @@ test.each([
   ['a text', '"hello"'],
   ['null', 'null'],
   ['nothing', ''],
-  ['too deep', `{"message":"x","clientTurnId":"deep","state":${'['.repeat(5000)}${']'.repeat(5000)}}`],
+  [
+    'too deep',
+    `{"message":"x","clientTurnId":"deep","state":${'['.repeat(5000)}${']'.repeat(5000)}}`,
+  ],
 ])('400 for a body that is %s', async (_name, body) => {
   const answer = await postRaw(body)
   expectProblem(answer, 400, 'invalid_request')
-  expect(answer.body['errors']).toEqual([
-    { path: expect.any(String), message: expect.any(String) },
-  ])
+  expect(answer.body['errors']).toEqual([{ path: expect.any(String), message: expect.any(String) }])
 })
 
 test('415 for anything but JSON', async () => {
@@ -217,11 +223,20 @@ test('413 for a message over 1 MiB, counted in bytes', async () => {
   }
   const parts = Array.from({ length: 3 }, () => ({ type: 'text', text: 'x'.repeat(400_000) }))
   expectProblem(await post(turn({ message: parts })), 413, 'message_too_large')
-  expectProblem(await postRaw(`"${'x'.repeat(5 << 20)}"`), 413, 'body_too_large')
   expect(await traces()).toEqual(before)
   const fits = await post(turn({ message: `/long 1 ${'x'.repeat((1 << 20) - 100)}` }))
   expect(fits.status).toBe(202)
   await readLog(holdfast.url, String(fits.body['runId']))
+})
+
+test('413 for a body of any size reaches whoever is still sending it', async () => {
+  const bodies = Array.from({ length: 10 }, (_, at) => Buffer.alloc((5 + 5 * at) << 20, 'x'))
+  for (const body of bodies) expectProblem(await postRaw(body), 413, 'body_too_large')
+  const headers = { 'content-type': 'application/json' }
+  const body = new Blob([Buffer.alloc(30 << 20, 'x')]).stream()
+  const init = { method: 'POST', headers, body, duplex: 'half' }
+  const chunked = await request(`${holdfast.url}/runs`, init)
+  expectProblem(chunked, 413, 'body_too_large')
 })
 
 test('413 conversation_full when the messages would pass 8 MiB, and a smaller one still fits', async () => {
@@ -263,7 +278,7 @@ test('303 to the events for a caller that wants a stream, also when it repeats',
   const body = turn()
   const accept = { accept: 'text/event-stream' }
   const first = await post(body, accept)
-  const { runId } = first.body
+  const { runId } = sentOf(first)
   expect(first.status).toBe(303)
   expect(first.headers.get('location')).toBe(`/runs/${runId}/events`)
   const again = await post(body, accept)
@@ -280,8 +295,8 @@ test('303 to the events for a caller that wants a stream, also when it repeats',
 
 test('410 turn_gone when the run of a turn was deleted', async () => {
   const body = turn()
-  const { runId, conversationId } = (await post(body)).body
-  await readLog(holdfast.url, String(runId))
+  const { runId, conversationId } = sentOf(await post(body))
+  await readLog(holdfast.url, runId)
   await request(`${holdfast.url}/conversations/${conversationId}`, { method: 'DELETE' })
   expectProblem(await post(body), 410, 'turn_gone')
   expectProblem(await post({ ...body, message: 'other' }), 410, 'turn_gone')

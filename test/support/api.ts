@@ -6,7 +6,7 @@ export type Answer = {
   readonly status: number
   readonly headers: Headers
   // Answers are asserted on, not relied on.
-  readonly body: Record<string, never> & { readonly [key: string]: unknown }
+  readonly body: { readonly [key: string]: unknown }
 }
 
 /** One request; the body of the answer as JSON where it is JSON. */

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type AgUiEvent, type EndCause, emptyFold, endingOf, foldEvents } from '@holdfast/protocol'
 import {
+  type AgentRecord,
   appendEvents,
   type Claimed,
   type CreateRun,
@@ -31,12 +32,18 @@ const LIMITS = {
 export async function recordAgents(
   store: Store,
   names: readonly string[] = ['demo'],
+  limits: Partial<AgentRecord['limits']> = {},
 ): Promise<void> {
   const bootId = randomUUID()
   await registerRunner(
     store,
     { bootId, name: 'hand', pid: 1, agents: names, capacity: 1, metricsUrl: null },
-    names.map((name, at) => ({ name, type: 'demo', isDefault: at === 0, limits: LIMITS })),
+    names.map((name, at) => ({
+      name,
+      type: 'demo',
+      isDefault: at === 0,
+      limits: { ...LIMITS, ...limits },
+    })),
   )
 }
 
@@ -98,14 +105,10 @@ export async function finish(
   cause: EndCause = { kind: 'success' },
   lastSequence?: number,
 ): Promise<Finished> {
-  const page = await readEvents(store, lease.runId, 0, 10_000)
-  if (page.kind !== 'events') throw new Error('the log is pruned')
-  const fold = foldEvents(
-    emptyFold(),
-    page.events.map(({ json }) => JSON.parse(json) as AgUiEvent),
-  )
+  const log = await logOf(store, lease.runId)
+  const fold = foldEvents(emptyFold(), log)
   const said = fold.messages.filter(({ role }) => role === 'user').map(({ id }) => id)
-  return await finishRun(store, lease, lastSequence ?? page.events.length, ({ cancelRequested }) =>
+  return await finishRun(store, lease, lastSequence ?? log.length, ({ cancelRequested }) =>
     endingOf({
       fold,
       cause: cancelRequested ? { kind: 'cancel' } : cause,
@@ -116,4 +119,15 @@ export async function finish(
       mintId: () => newId(store),
     }),
   )
+}
+
+/** The whole log of a run, straight from the store. */
+export async function logOf(store: Store, runId: string): Promise<AgUiEvent[]> {
+  const log: AgUiEvent[] = []
+  for (;;) {
+    const page = await readEvents(store, runId, log.length, 500)
+    if (page.kind !== 'events') throw new Error('the log is pruned')
+    if (page.events.length === 0) return log
+    log.push(...page.events.map(({ json }) => JSON.parse(json) as AgUiEvent))
+  }
 }

@@ -72,7 +72,8 @@ async function pass(
     for (let at = 0; at < allowed.length; ) {
       const piece = allowed.subarray(at, at + (rules.pieceBytes?.() ?? allowed.length))
       at += piece.length
-      if (!client.write(piece)) await once(client, 'drain', { close: true })
+      if (!client.write(piece)) await Promise.race([once(client, 'drain'), once(client, 'close')])
+      if (client.destroyed) return
       // Pieces that are written in one turn of the loop would arrive as one.
       if (rules.pieceBytes) await new Promise((resolve) => setImmediate(resolve))
     }

@@ -37,13 +37,17 @@ export async function startChild(
     signal: signal as NodeJS.Signals | null,
   }))
   const log = () => chunks.join('')
+  let started = false
   const ready = await Promise.race([
-    once(child, 'message').then(([message]) => message as Record<string, unknown>),
+    once(child, 'message').then(([message]) => {
+      started = true
+      return message as Record<string, unknown>
+    }),
     exited.then(({ code, signal }) => {
       throw new Error(`${service} ended while starting (${code ?? signal}):\n${log()}`)
     }),
     deadline(START_MS, () => {
-      child.kill('SIGKILL')
+      if (!started) child.kill('SIGKILL')
       return new Error(`${service} did not start within ${START_MS} ms:\n${log()}`)
     }),
   ])

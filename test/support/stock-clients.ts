@@ -1,14 +1,10 @@
-import {
-  defaultApplyEvents,
-  HttpAgent,
-  type HttpAgentFetchFn,
-  verifyEvents,
-} from '@ag-ui/client'
+import { defaultApplyEvents, HttpAgent, type HttpAgentFetchFn, verifyEvents } from '@ag-ui/client'
 import type { RunAgentInput } from '@ag-ui/core'
 import type { AgUiEvent, Message } from '@holdfast/protocol'
 import { createParser } from 'eventsource-parser'
 import { from, lastValueFrom } from 'rxjs'
 import { scan } from 'rxjs/operators'
+import { isTerminalEvent } from './api.ts'
 
 /** What a client has on its screen. */
 export type Held = { messages: Message[]; state: unknown }
@@ -64,12 +60,38 @@ export function resumingFetch(urlOf: (runId: string) => string): Resuming {
     const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
     const again = (last: string) => {
       connections.push(last)
-      return fetch(urlOf(runId), { headers: { 'last-event-id': last }, signal: init.signal ?? null })
+      return fetch(urlOf(runId), {
+        headers: { 'last-event-id': last },
+        signal: init.signal ?? null,
+      })
     }
     forward(first, again, writable.getWriter()).catch(() => undefined)
     return new Response(readable, { headers: { 'content-type': 'text/event-stream' } })
   }
   return { fetch: resuming, connections }
+}
+
+/**
+ * A `fetch` whose first answer ends after so many bytes. Not with an error: the stock client lets
+ * that one escape a second time, as a rejection that nobody can handle.
+ */
+export function losingFetch(bytes: number): { readonly fetch: HttpAgentFetchFn } {
+  let left = bytes
+  return {
+    async fetch(url, init) {
+      const response = await fetch(url, init)
+      if (left <= 0 || !response.body) return response
+      const lossy = new TransformStream<Uint8Array, Uint8Array>({
+        transform(chunk, controller) {
+          controller.enqueue(chunk.subarray(0, left))
+          left -= chunk.length
+          if (left <= 0) controller.terminate()
+        },
+      })
+      response.body.pipeTo(lossy.writable).catch(() => undefined)
+      return new Response(lossy.readable, response)
+    },
+  }
 }
 
 async function forward(
@@ -84,7 +106,7 @@ async function forward(
     onEvent({ id, data }) {
       if (id === undefined || Number(id) <= Number(last || 0)) return
       last = id
-      ended = /^\{"type":"RUN_(FINISHED|ERROR)"/.test(data) || isTerminal(data)
+      ended = isTerminalEvent(JSON.parse(data) as AgUiEvent)
       waiting.push(`data: ${data}\n\n`)
     },
   })
@@ -103,9 +125,4 @@ async function forward(
     }
     if (ended) return writer.close()
   }
-}
-
-function isTerminal(data: string): boolean {
-  const { type } = JSON.parse(data) as AgUiEvent
-  return type === 'RUN_FINISHED' || type === 'RUN_ERROR'
 }

@@ -2,6 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { RunAgentInput } from '@ag-ui/core'
 import { MastraAgent } from '@ag-ui/mastra'
 import type { Agent } from '@mastra/core/agent'
+import { RequestContext } from '@mastra/core/request-context'
+import { CALLER_GONE } from './clock-agent.ts'
 
 const BODY_BYTES_MAX = 16 << 20
 
@@ -37,7 +39,10 @@ async function answer(agent: Agent, request: IncomingMessage, response: ServerRe
 
 /** Ends when the agent has ended, or when nobody is there any more to read. */
 async function stream(agent: Agent, input: RunAgentInput, response: ServerResponse) {
-  const bridge = new MastraAgent({ agent, resourceId: input.threadId })
+  const callerGone = new AbortController()
+  const requestContext = new RequestContext()
+  requestContext.set(CALLER_GONE, callerGone.signal)
+  const bridge = new MastraAgent({ agent, resourceId: input.threadId, requestContext })
   const { promise, resolve } = Promise.withResolvers<void>()
   const write = (event: object) => response.write(`data: ${JSON.stringify(event)}\n\n`)
   const subscription = bridge.run(input).subscribe({
@@ -49,7 +54,7 @@ async function stream(agent: Agent, input: RunAgentInput, response: ServerRespon
     complete: resolve,
   })
   response.once('close', () => {
-    bridge.abortRun()
+    callerGone.abort()
     resolve()
   })
   await promise

@@ -6,6 +6,8 @@ import { type Db, row, rows, type Store } from './store.ts'
 /** An event as the log holds it. `json` is one line, relayed as it is. */
 export type LogEvent = { readonly sequence: number; readonly type: string; readonly json: string }
 
+const PAGE_BYTES_MAX = 64 << 10
+
 type EventRow = { run_id: string; sequence: number; type: string; json: string }
 
 /**
@@ -79,7 +81,9 @@ export function visibleTo(principal: Principal) {
 }
 
 /**
- * One page of exactly the events behind `after`. The caller has been authorised by `readHead`.
+ * One page of exactly the events behind `after`, at most `limit`, and of at most about PAGE_BYTES_MAX: sockets
+ * are fed from it, so it is what a slow reader costs. The caller has been authorised by `readHead`.
+ * Goes from key to key, because whatever measures a page first would unpack more than it gives.
  * `gone`: the log was pruned behind the cursor; `floor` is the lowest cursor that still works.
  */
 export async function readEvents(
@@ -91,8 +95,14 @@ export async function readEvents(
   const found = await rows(
     store,
     sql<EventRow>`
-      SELECT run_id, sequence, type, payload::text AS json FROM holdfast.run_events
-      WHERE run_id = ${runId} AND sequence > ${after} ORDER BY sequence LIMIT ${limit}`,
+      WITH RECURSIVE page AS (
+        SELECT run_id, sequence, type, payload::text AS json, octet_length(payload::text) AS bytes
+        FROM holdfast.run_events WHERE run_id = ${runId} AND sequence = ${after + 1}
+        UNION ALL
+        SELECT e.run_id, e.sequence, e.type, e.payload::text, p.bytes + octet_length(e.payload::text)
+        FROM page p JOIN holdfast.run_events e ON e.run_id = ${runId} AND e.sequence = p.sequence + 1
+        WHERE p.bytes < ${PAGE_BYTES_MAX} AND p.sequence < ${after + limit})
+      SELECT run_id, sequence, type, json FROM page ORDER BY sequence`,
   )
   if (found[0]?.sequence === after + 1) return { kind: 'events', events: found.map(asLogEvent) }
   // Nothing, or a hole: either there is nothing yet, or what the cursor needs was pruned.

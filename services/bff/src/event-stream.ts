@@ -73,6 +73,8 @@ export async function serveEventStream(
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store, no-transform',
     'x-accel-buffering': 'no',
+    // The plugin always says keep-alive, and a client that waits for the close would wait for it.
+    ...(raw.shouldKeepAlive ? {} : { connection: 'close' }),
   })
   reply.sse.sendHeaders(200)
 

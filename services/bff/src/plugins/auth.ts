@@ -29,12 +29,13 @@ export function authPlugin(app: FastifyInstance, config: BffConfig): void {
 
   app.addHook('onRequest', async (request, reply) => {
     const bearer = bearerToken(request)
-    const byCookie = bearer === undefined
+    const fromCookie = auth.mode === 'jwt' && auth.cookie ? request.cookies[auth.cookie] : undefined
+    const token = bearer ?? fromCookie
     // A browser sends a cookie (or, in open mode, reaches us at all) for any page that asks.
-    if (byCookie && !SAFE_METHODS.has(request.method) && !sameSite(request, config)) {
+    const byBrowser = bearer === undefined && (auth.mode === 'open' || token !== undefined)
+    if (byBrowser && !SAFE_METHODS.has(request.method) && !sameSite(request, config)) {
       return sendProblem(reply, 403, 'foreign_origin', 'The Origin header is not an allowed one.')
     }
-    const token = bearer ?? (auth.mode === 'jwt' && auth.cookie && request.cookies[auth.cookie])
     const { principal, expiresAtMs } =
       auth.mode === 'jwt' && verify
         ? await identify(auth, verify, token || undefined)

@@ -18,14 +18,22 @@ export async function docsPlugin(app: FastifyInstance): Promise<void> {
       },
       components: {
         securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } },
-        schemas: { Problem: problemSchema() },
       },
       security: [{ bearer: [] }],
     },
-    transform: jsonSchemaTransform,
+    transform: (route) => {
+      const { schema, url } = jsonSchemaTransform(route)
+      const response = { ...(schema.response as object | undefined), default: PROBLEM_RESPONSE }
+      return { url, schema: schema.hide ? schema : { ...schema, response } }
+    },
   })
   await app.register(swaggerUi, { routePrefix: '/docs' })
   app.get('/openapi.json', { schema: { hide: true } }, () => app.swagger())
+}
+
+const PROBLEM_RESPONSE = {
+  description: 'A problem, RFC 9457',
+  content: { 'application/problem+json': { schema: problemSchema() } },
 }
 
 function problemSchema(): Record<string, unknown> {

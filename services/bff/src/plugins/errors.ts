@@ -56,13 +56,22 @@ export function sendFailure(request: FastifyRequest, reply: FastifyReply, error:
   }
   const { code, statusCode } = error as Partial<FastifyError>
   const known = FRAMEWORK_CODES[code ?? '']
-  if (known) return sendProblem(reply, known[0], known[1], `${PROBLEMS[known[1]]}.`)
+  if (known) {
+    if (known[1] === 'body_too_large') discardBody(request, reply)
+    return sendProblem(reply, known[0], known[1], `${PROBLEMS[known[1]]}.`)
+  }
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
     const message = asError(error).message
     return sendProblem(reply, 400, 'invalid_request', message, { errors: [{ path: '', message }] })
   }
   request.log.error({ err: error }, 'a request failed')
   return sendProblem(reply, 500, 'internal', `${PROBLEMS.internal}.`)
+}
+
+/** Closing a connection whose caller is still sending would lose the answer: the rest is thrown away instead. */
+function discardBody(request: FastifyRequest, reply: FastifyReply): void {
+  reply.removeHeader('connection')
+  request.raw.resume()
 }
 
 export function sendProblem(

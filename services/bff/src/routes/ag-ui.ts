@@ -1,4 +1,5 @@
 import { CancelReceipt, CancelThreadBody, OnActiveQuery, readAgentInput } from '@holdfast/protocol'
+import { HoldfastError } from '@holdfast/std'
 import { type CreateRun, cancelThread } from '@holdfast/store'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
@@ -8,7 +9,7 @@ import { SSE_ROUTE } from '../event-stream.ts'
 import { invalidRequest, notImplemented, parseBody } from '../plugins/errors.ts'
 import { acceptRun } from './accept-run.ts'
 import { sendCancelOutcome } from './cancel-run.ts'
-import { cursorOf, streamEvents } from './events.ts'
+import { cursorOf, EVENTS_RESPONSE, streamEvents } from './events.ts'
 
 /** Stock AG-UI clients send the whole history each time; only its end counts, but it must fit. */
 const BODY_BYTES_MAX = 16 << 20
@@ -27,6 +28,7 @@ export function agUiRoutes(app: FastifyInstance, bff: Bff): void {
       params: AgentParams,
       querystring: OnActiveQuery,
       body: z.looseObject({}),
+      response: EVENTS_RESPONSE,
     },
     validatorCompiler: () => (value: unknown) => ({ value }),
     handler(request, reply) {
@@ -64,6 +66,9 @@ export async function runAgentInput(
   if (outcome.kind === 'invalid') throw invalidRequest(outcome.errors)
   const { input } = outcome
   const { onActive = 'cancel' } = parseBody(OnActiveQuery, request.query)
+  if (bff.streams.draining) {
+    throw new HoldfastError('unavailable', 'overloaded', 'This process is about to end.')
+  }
   if (input.answersPending) throw notImplemented('Answering interrupts and front-end tool calls')
   const { kind, run } = await acceptRun(bff, request, {
     clientTurnId: input.runId,

@@ -11,6 +11,14 @@ import { pathId } from './ids.ts'
 
 const HELLO = retry(1000) + comment('')
 
+/** What the OpenAPI document says of an answer that carries events. */
+export const EVENTS_RESPONSE = {
+  200: {
+    description: 'AG-UI 1.0 events, one a frame',
+    content: { 'text/event-stream': { schema: z.string() } },
+  },
+}
+
 /** GET /runs/{id}/events: the log of a run from a cursor, or a prelude and what follows it. */
 export function eventsRoute(app: FastifyInstance, bff: Bff): void {
   app.route({
@@ -21,6 +29,7 @@ export function eventsRoute(app: FastifyInstance, bff: Bff): void {
       summary: "A run's events as server-sent events, from Last-Event-ID or ?after=",
       params: z.object({ id: z.string() }),
       querystring: EventsQuery,
+      response: EVENTS_RESPONSE,
     },
     handler: (request, reply) =>
       streamEvents(bff, request, reply, pathId(request), cursorOf(request)),

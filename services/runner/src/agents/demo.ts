@@ -62,7 +62,7 @@ function createSpeaker(run: AgentRun, pauseMs: number): Speaker {
 function wordMs(commands: DemoCommands, run: AgentRun): number {
   if (commands.slowSeconds === undefined) return WORD_MS
   const words = answerTo(run, commands).match(/\S+/g)?.length ?? 1
-  return (commands.slowSeconds * 1000) / Math.max(1, words)
+  return Math.ceil((commands.slowSeconds * 1000) / Math.max(1, words))
 }
 
 async function think({ id, emit, words }: Speaker) {

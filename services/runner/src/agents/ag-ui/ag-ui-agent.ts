@@ -1,9 +1,13 @@
 import type { AgUiAgentSpec, AgUiEvent } from '@holdfast/protocol'
 import { type Agent, AgentFailure, type AgentResult, type AgentRun } from '../agent.ts'
 import type { Outbound } from '../outbound.ts'
-import { createEventNormaliser, type EventNormaliser } from './normalise-events.ts'
-import { requestUpstream, type UpstreamAnswer } from './request-upstream.ts'
 import { eventsOfJson, jsonOf } from './json-answer.ts'
+import {
+  createEventNormaliser,
+  type EventNormaliser,
+  type UpstreamEnding,
+} from './normalise-events.ts'
+import { requestUpstream, type UpstreamAnswer } from './request-upstream.ts'
 import { createSseReader, SSE_CAPS, type SseCaps } from './sse-reader.ts'
 import type { Watchdog } from './watchdog.ts'
 
@@ -72,12 +76,13 @@ async function readStream(
 ): Promise<AgentResult | undefined> {
   const reader = createSseReader(reading.caps)
   for await (const bytes of answer.bytes()) {
-    const values = reader.push(bytes).flatMap((data) => parsed(data, reading.run))
-    const result = await pushAll(values, normaliser, reading)
+    const { data, failure } = reader.push(bytes)
+    const result = await pushAll(valuesOf(data, reading.run), normaliser, reading)
     if (result) return result
+    if (failure) throw failure
   }
   // Some servers leave out the last blank line; a half event instead of one is a cut.
-  const rest = reader.end().flatMap((data) => (isJson(data) ? parsed(data, reading.run) : []))
+  const rest = valuesOf(reader.end().filter(isJson), reading.run)
   return pushAll(rest, normaliser, reading)
 }
 
@@ -92,57 +97,48 @@ async function readJson(
 
 /** Writes what the values mean; gives the result once the upstream has ended its run. */
 async function pushAll(
-  values: readonly unknown[],
+  values: Iterable<unknown>,
   normaliser: EventNormaliser,
   { run, log, watchdog }: Reading,
 ): Promise<AgentResult | undefined> {
   const events: AgUiEvent[] = []
   let progress = false
-  const write = async () => {
+  let ending: UpstreamEnding | undefined
+  try {
+    for (const value of values) {
+      const normalised = normaliser.push(value)
+      events.push(...normalised.events)
+      progress ||= normalised.progress
+      ending = normalised.ending
+      if (ending) break
+    }
+  } finally {
+    // What came in order before a bad event stays said. Our own log's time is not the upstream's.
     watchdog.pause()
-    await log.write(events.splice(0))
+    await log.write(events)
     watchdog.resume()
   }
-  for (const value of values) {
-    const normalised = await pushed(value, normaliser, write)
-    events.push(...normalised.events)
-    progress ||= normalised.progress
-    const { ending } = normalised
-    if (!ending) continue
-    await write()
-    if (ending.kind === 'finished') return ending.result
-    run.log.warn({ upstream: { message: ending.message, code: ending.code } }, 'upstream error')
-    throw new AgentFailure('upstream_error', 'the upstream ended its run with an error', {
-      usage: ending.usage,
-    })
-  }
   if (progress) watchdog.progress()
-  await write()
-  return undefined
+  if (ending?.kind !== 'failed') return ending?.result
+  run.log.warn({ upstream: { message: ending.message, code: ending.code } }, 'upstream error')
+  throw new AgentFailure('upstream_error', 'the upstream ended its run with an error', {
+    usage: ending.usage,
+  })
 }
 
-/** What came in order before a bad event stays said. */
-async function pushed(value: unknown, normaliser: EventNormaliser, write: () => Promise<void>) {
-  try {
-    return normaliser.push(value)
-  } catch (error) {
-    await write()
-    throw error
+/** One after the other, so that what stands before a broken one counts. */
+function* valuesOf(data: Iterable<string>, run: AgentRun): Iterable<unknown> {
+  for (const payload of data) {
+    // These are the whole payload of an event; inside a text they are text.
+    if (payload.trim() === '[DONE]') run.log.debug('upstream sent [DONE], which is not of AG-UI')
+    else if (payload.startsWith(':')) run.log.debug('upstream sent a comment as data')
+    else yield parsed(payload)
   }
 }
 
-function parsed(data: string, run: AgentRun): unknown[] {
-  // These are the whole payload of an event; inside a text they are text.
-  if (data.trim() === '[DONE]') {
-    run.log.debug('upstream sent [DONE], which is not of AG-UI')
-    return []
-  }
-  if (data.startsWith(':')) {
-    run.log.debug('upstream sent a comment as data')
-    return []
-  }
+function parsed(payload: string): unknown {
   try {
-    return [JSON.parse(data)]
+    return JSON.parse(payload)
   } catch (error) {
     throw new AgentFailure('upstream_error', 'the upstream sent an event that is not JSON', {
       cause: error,

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Message } from '@holdfast/protocol'
-import type { Spoken } from './repair-sequence.ts'
 import type { RunIds } from './run-ids.ts'
+import type { Spoken } from './spoken.ts'
 
 /**
  * What an upstream's MESSAGES_SNAPSHOT makes of this run's own messages, or `undefined` if it

@@ -1,5 +1,5 @@
 import { verifyEvents } from '@ag-ui/client'
-import { type AgUiEvent, emptyFold, EventType, foldEvents, type Message } from '@holdfast/protocol'
+import { type AgUiEvent, EventType, emptyFold, foldEvents, type Message } from '@holdfast/protocol'
 import fc from 'fast-check'
 import { pino } from 'pino'
 import { from, lastValueFrom, toArray } from 'rxjs'

@@ -1,67 +1,19 @@
-import type { AgUiEvent, Message } from '@holdfast/protocol'
-import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { AgentFailure } from '../agent.ts'
-import { createEventNormaliser } from './normalise-events.ts'
-
-const HISTORY: Message[] = [
-  { id: 'u1', role: 'user', content: 'hello' },
-  { id: 'm1', role: 'assistant', content: 'Hello!' },
-  { id: 'u2', role: 'user', content: 'and now?' },
-]
-
-function normaliser(given: { history?: Message[]; usedIds?: string[]; epoch?: number } = {}) {
-  const { history = [], usedIds = [], epoch = 1 } = given
-  return createEventNormaliser({
-    runId: 'run',
-    epoch,
-    usedIds: new Set(usedIds),
-    history,
-    log: pino({ level: 'silent' }),
-  })
-}
-
-function normalise(values: unknown[], given: Parameters<typeof normaliser>[0] = {}) {
-  const { push } = normaliser(given)
-  const results = values.map((value) => push(value))
-  return {
-    events: results.flatMap((result) => result.events),
-    ending: results.find((result) => result.ending)?.ending,
-  }
-}
-
-const eventsOf = (values: unknown[], given: Parameters<typeof normaliser>[0] = {}): AgUiEvent[] =>
-  normalise(values, given).events
-
-const start = (messageId: string, more: object = {}) => ({
-  type: 'TEXT_MESSAGE_START',
-  messageId,
-  role: 'assistant',
-  ...more,
-})
-const text = (messageId: string, delta: string, more: object = {}) => ({
-  type: 'TEXT_MESSAGE_CONTENT',
-  messageId,
-  delta,
-  ...more,
-})
-const end = (messageId: string) => ({ type: 'TEXT_MESSAGE_END', messageId })
-const call = (toolCallId: string, more: object = {}) => ({
-  type: 'TOOL_CALL_START',
-  toolCallId,
-  toolCallName: 'look',
-  ...more,
-})
-const args = (toolCallId: string, delta: string) => ({ type: 'TOOL_CALL_ARGS', toolCallId, delta })
-const callEnd = (toolCallId: string) => ({ type: 'TOOL_CALL_END', toolCallId })
-const result = (toolCallId: string, messageId: string) => ({
-  type: 'TOOL_CALL_RESULT',
-  messageId,
-  toolCallId,
-  content: 'found',
-  role: 'tool',
-})
-const finished = { type: 'RUN_FINISHED', threadId: 't', runId: 'r' }
+import {
+  args,
+  call,
+  callEnd,
+  end,
+  eventsOf,
+  finished,
+  HISTORY,
+  normalise,
+  normaliser,
+  result,
+  start,
+  text,
+} from './testing/normalise.ts'
 
 test('an orderly stream passes as it is, without the upstream’s own RUN_STARTED and RAW', () => {
   const stream = [start('a'), text('a', 'Hi'), end('a')]
@@ -309,9 +261,11 @@ test('NUL and lone surrogates are replaced, and pairs cut between two deltas are
     text('a', '\ud83d'),
     finished,
   ].flatMap((value) => push(value).events)
-  const deltas = said.flatMap((event) => ('delta' in event ? [event.delta] : []))
+  const deltas = said.flatMap((event) =>
+    'delta' in event && typeof event.delta === 'string' ? [event.delta] : [],
+  )
   expect(deltas.join('')).toBe('ok\ufffdend half \ufffd stop 😀!\ufffd')
-  expect(deltas.every((delta) => typeof delta === 'string' && delta.isWellFormed())).toBe(true)
+  expect(deltas.every((delta) => delta.isWellFormed())).toBe(true)
   expect(said.at(-1)).toEqual(end('a'))
   expect(eventsOf([result('t', 'r'), { type: 'CUSTOM', name: 'c', value: 'D\u0000' }])).toEqual([
     { type: 'CUSTOM', name: 'c', value: 'D\ufffd' },
@@ -340,75 +294,5 @@ test('subagents of a later attempt get new handles, since readers saw the old on
     { messageId: 'a', subagentRunId: 'run.2.m1' },
     { messageId: 'a' },
     { subagentRunId: 'run.2.m1' },
-  ])
-})
-
-const snapshot = (messages: Message[]) => ({ type: 'MESSAGES_SNAPSHOT', messages })
-
-test('a snapshot that only repeats history and answer is left out', () => {
-  const said = [start('a'), text('a', 'x'), end('a')]
-  const same: Message[] = [...HISTORY, { id: 'a', role: 'assistant', content: 'x' }]
-  expect(eventsOf([...said, snapshot(same)], { history: HISTORY })).toEqual(said)
-  const renamed = same.map((message, index) => ({ ...message, id: `other${index}` }))
-  expect(eventsOf([...said, snapshot(renamed)], { history: HISTORY })).toEqual(said)
-})
-
-test('a snapshot changes and adds messages of this run, and never the history', () => {
-  const events = eventsOf(
-    [
-      start('a'),
-      text('a', 'draft'),
-      end('a'),
-      snapshot([
-        { id: 'sys', role: 'system', content: 'be good' },
-        { id: 'u1', role: 'user', content: 'REWRITTEN' },
-        { id: 'm1', role: 'assistant', content: 'REWRITTEN' },
-        { id: 'u2', role: 'user', content: 'and now?' },
-        { id: 'a', role: 'assistant', content: 'final' },
-        {
-          id: 'b',
-          role: 'assistant',
-          toolCalls: [{ id: 't', type: 'function', function: { name: 'look', arguments: '{}' } }],
-        },
-        { id: 'c', role: 'tool', toolCallId: 't', content: 'found' },
-      ]),
-    ],
-    { history: HISTORY },
-  )
-  expect(events.at(-1)).toMatchObject({
-    messages: [
-      ...HISTORY,
-      { id: 'a', content: 'final' },
-      { id: 'b', toolCalls: [{ id: 't' }] },
-      { id: 'c', toolCallId: 't' },
-    ],
-  })
-})
-
-test('a snapshot finds a message whose id had to be replaced', () => {
-  const events = eventsOf(
-    [
-      start('m1'),
-      text('m1', 'draft'),
-      end('m1'),
-      snapshot([...HISTORY, { id: 'm1', role: 'assistant', content: 'final' }]),
-    ],
-    { history: HISTORY },
-  )
-  expect(events.at(-1)).toMatchObject({
-    messages: [...HISTORY, { id: 'run.1.m1', role: 'assistant', content: 'final' }],
-  })
-})
-
-test('a snapshot neither omits nor contradicts a message that is open', () => {
-  const open = [start('a'), text('a', 'so far')]
-  expect(eventsOf([...open, snapshot([])])).toEqual(open)
-  const other: Message[] = [
-    { id: 'a', role: 'assistant', content: 'other' },
-    { id: 'b', role: 'assistant', content: 'new' },
-  ]
-  expect(eventsOf([...open, snapshot(other), text('a', '!')]).slice(2)).toMatchObject([
-    { messages: [{ id: 'a', content: 'so far' }, { id: 'b' }] },
-    { delta: '!' },
   ])
 })

@@ -4,8 +4,9 @@ import { createChunkExpander } from './expand-chunks.ts'
 import { createThinkingRewriter } from './legacy-thinking.ts'
 import { mergeUpstreamSnapshot } from './merge-snapshot.ts'
 import { parseEvent } from './parse-event.ts'
-import { createSpoken, repaired } from './repair-sequence.ts'
+import { repaired } from './repair-sequence.ts'
 import { createRunIds } from './run-ids.ts'
+import { createSpoken } from './spoken.ts'
 
 export type UpstreamEnding =
   | { kind: 'finished'; result: AgentResult }

@@ -111,12 +111,16 @@ async function headOf(
   }
 }
 
+/** undici waits for its connector, so the answer must not come before it does: hence the tick. */
 function oneConnection(socket: Socket) {
   let taken = false
   return (_options: unknown, callback: (...result: [Error, null] | [null, Socket]) => void) => {
-    if (taken) return callback(new Error('the connection to the upstream is over'), null)
+    const isOver = taken
     taken = true
-    callback(null, socket)
+    queueMicrotask(() => {
+      if (isOver) callback(new Error('the connection to the upstream is over'), null)
+      else callback(null, socket)
+    })
   }
 }
 

@@ -14,8 +14,11 @@ const CR = 13
 const LF = 10
 
 export type SseReader = {
-  /** The data of the events that these bytes complete. @throws AgentFailure limit_exceeded */
-  push(bytes: Uint8Array): string[]
+  /**
+   * The data of the events that these bytes complete. `failure` limit_exceeded: something is too
+   * large, and nothing behind it was read.
+   */
+  push(bytes: Uint8Array): { data: string[]; failure?: AgentFailure }
   /** The data of a last event whose blank line never came. */
   end(): string[]
 }
@@ -35,8 +38,15 @@ export function createSseReader(caps: SseCaps = SSE_CAPS): SseReader {
 
   return {
     push(bytes) {
-      counter.count(bytes)
-      return fed(decoder.decode(bytes, { stream: true }))
+      const over = counter.count(bytes)
+      const within = over ? bytes.subarray(0, over.at) : bytes
+      const data = fed(decoder.decode(within, { stream: true }))
+      if (!over) return { data }
+      const failure = new AgentFailure(
+        'limit_exceeded',
+        `${over.what} of the upstream is too large`,
+      )
+      return { data, failure }
     },
     end: () => fed(`${decoder.decode()}\n\n`),
   }
@@ -49,33 +59,54 @@ function createByteCounter(caps: SseCaps) {
   let line = 0
   let afterCr = false
 
-  function check() {
-    if (line > caps.lineBytesMax) overflow('a line')
-    if (event > caps.eventBytesMax) overflow('an event')
-    if (total > caps.totalBytesMax) overflow('the stream')
+  function exceeded(): string | undefined {
+    if (line > caps.lineBytesMax) return 'a line'
+    if (event > caps.eventBytesMax) return 'an event'
+    return total > caps.totalBytesMax ? 'the stream' : undefined
+  }
+
+  function add(bytes: number): void {
+    total += bytes
+    event += bytes
   }
 
   return {
-    count(bytes: Uint8Array) {
-      for (const byte of bytes) {
-        total += 1
-        event += 1
-        const isSecondHalf = byte === LF && afterCr
-        afterCr = byte === CR
+    /** Behind which byte nothing fits any more, and why, if a cap is passed. */
+    count(bytes: Uint8Array): { at: number; what: string } | undefined {
+      let at = 0
+      for (const end of lineEnds(bytes)) {
+        const length = end - at
+        if (length > 0) afterCr = false
+        line += length
+        add(length)
+        if (end < bytes.length) add(1)
+        const what = exceeded()
+        if (what) return { at, what }
+        if (end === bytes.length) break
+        const isSecondHalf = bytes[end] === LF && afterCr
+        afterCr = bytes[end] === CR
+        at = end + 1
         if (isSecondHalf) continue
-        if (byte !== LF && byte !== CR) {
-          line += 1
-          continue
-        }
-        check()
         if (line === 0) event = 0
         line = 0
       }
-      check()
+      return undefined
     },
   }
 }
 
-function overflow(what: string): never {
-  throw new AgentFailure('limit_exceeded', `${what} of the upstream is too large`)
+/** Where lines end, and where the bytes do. */
+function* lineEnds(bytes: Uint8Array): Iterable<number> {
+  const next = (byte: number, from: number) => {
+    const found = bytes.indexOf(byte, from)
+    return found === -1 ? bytes.length : found
+  }
+  let lf = next(LF, 0)
+  let cr = next(CR, 0)
+  while (lf < bytes.length || cr < bytes.length) {
+    yield Math.min(lf, cr)
+    if (lf < cr) lf = next(LF, lf + 1)
+    else cr = next(CR, cr + 1)
+  }
+  yield bytes.length
 }
