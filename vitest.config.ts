@@ -26,11 +26,11 @@ export default defineConfig({
         ...postgres,
         testTimeout: 60_000,
       }),
-      alone('chaos', 1, { ...postgres, testTimeout: 180_000 }),
+      alone('chaos', 2, { ...postgres, testTimeout: 180_000 }),
       ...(chromium
-        ? [alone('browser', 2, { ...postgres, testTimeout: 120_000, provide: { chromium } })]
+        ? [alone('browser', 3, { ...postgres, testTimeout: 120_000, provide: { chromium } })]
         : []),
-      ...(containers ? [alone('containers', 3, { testTimeout: 300_000 })] : []),
+      ...(containers ? [alone('containers', 4, { testTimeout: 300_000 })] : []),
     ],
   },
 })
@@ -39,11 +39,13 @@ type TestOptions = NonNullable<Extract<TestProjectConfiguration, { test?: unknow
 
 function project(name: string, include: string[], options: TestOptions): TestProjectConfiguration {
   const hookTimeout = Math.max(30_000, options.testTimeout ?? 0)
+  // Named, because on a machine of two cores Vitest would put what has no order after everything else.
+  const sequence = { groupOrder: 1 }
   return {
     resolve,
     ssr,
     environments,
-    test: { name, include, testTimeout: 10_000, hookTimeout, ...options },
+    test: { name, include, testTimeout: 10_000, hookTimeout, sequence, ...options },
   }
 }
 

@@ -9,7 +9,8 @@ shift
 
 say() { printf 'holdfast: %s\n' "$1" >&2; }
 
-# What a signal during set-up means: there is nothing to drain yet, so a service ends as well as can be.
+# What a signal before Node has taken over means: there is nothing to drain yet, so a service ends as
+# well as can be.
 interrupted() {
   trap '' INT TERM
   if [ -n "$set_up_pid" ]; then
@@ -19,10 +20,13 @@ interrupted() {
   case $name in dev | bff | runner) exit 0 ;; *) exit 143 ;; esac
 }
 
+set_up_pid=
+trap interrupted INT TERM
+
 set_up() {
   wanted=$1
   # With nothing but sh and cksum a later start knows in milliseconds that all is installed already.
-  now=$(sh scripts/stamp.sh)
+  now=$(sh scripts/stamp.sh) || true
   if [ -x node_modules/node/bin/node ]; then
     read -r done_stamp 2>/dev/null <node_modules/.holdfast-set-up || done_stamp=
     case $done_stamp in
@@ -35,12 +39,10 @@ set_up() {
     say "Node 20 or newer is needed, this is $(node --version)"
     exit 1
   fi
-  set_up_pid=
-  trap interrupted INT TERM
   node scripts/set-up.mjs "$wanted" "$now" </dev/null &
   set_up_pid=$!
   wait "$set_up_pid" || exit 1
-  trap - INT TERM
+  set_up_pid=
 }
 
 node=node_modules/node/bin/node

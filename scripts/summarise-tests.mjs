@@ -7,8 +7,8 @@ import { relative } from 'node:path'
 const BUDGETS = {
   unit: 60,
   architecture: 10,
-  conformance: 120,
-  integration: 180,
+  conformance: 60,
+  integration: 300,
   chaos: 240,
   browser: 120,
   containers: 300,

@@ -109,7 +109,13 @@ test('it can be used on a phone of 390 pixels', async () => {
   await say(page, `${'wide'.repeat(100)} /tool ${'x'.repeat(300)} /slow 0.2`)
   await until('it is answered', LIMIT_MS, async () => (await answers(page)) >= 1)
   await idle(page)
-  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
+  for (const part of ['documentElement', 'querySelector("#messages")']) {
+    const { scrollWidth, clientWidth } = await page.evaluate<{
+      scrollWidth: number
+      clientWidth: number
+    }>(`(({ scrollWidth, clientWidth }) => ({ scrollWidth, clientWidth }))(document.${part})`)
+    expect(scrollWidth, part).toBe(clientWidth)
+  }
   for (const id of ['send', 'composer', 'new-conversation']) {
     const box = await page.getByTestId(id).boundingBox()
     expect(box?.x, id).toBeGreaterThanOrEqual(0)

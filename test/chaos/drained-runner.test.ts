@@ -5,7 +5,7 @@ import { request, send } from '../support/api.ts'
 import { attach, checkAll, checkRun } from '../support/checker.ts'
 import { type Holdfast, type Runner, startHoldfast } from '../support/holdfast.ts'
 import { answer, opening, startUpstream, type Upstream } from '../support/upstream.ts'
-import { cancel, frozen, outcomes, ownerOf } from './observe.ts'
+import { cancel, frozen, outcomes, ownerOf, readRun } from './observe.ts'
 
 let upstream: Upstream
 let holdfast: Holdfast
@@ -25,7 +25,7 @@ beforeAll(async () => {
   ;[leaving, staying] = holdfast.runners as [Runner, Runner]
 })
 
-afterEach(() => checkAll(holdfast))
+afterEach((context) => checkAll(holdfast, context))
 
 afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()
@@ -82,6 +82,11 @@ test('a cancel that races the hand-back wins, whichever of them comes first', as
     const next = runIds.filter((_, at) => at % 3 === 1).map((id) => cancel(holdfast.url, id))
     await Promise.all([...next, ...late])
     expect(await leaving.exited).toEqual({ code: 0, signal: null })
+    // Nobody else was awake: each was ended by the one that left, or by the cancel itself.
+    const states = await Promise.all(
+      runIds.map(async (runId) => (await readRun(holdfast.url, runId)).state),
+    )
+    expect(new Set(states)).toEqual(new Set(['stopped']))
   })
   for (const runId of runIds) {
     const { run, messages } = await checkRun(holdfast.url, runId)

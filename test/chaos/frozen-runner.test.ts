@@ -25,7 +25,7 @@ beforeAll(async () => {
   ;[sleeper, heir] = holdfast.runners as [Runner, Runner]
 })
 
-afterEach(() => checkAll(holdfast))
+afterEach((context) => checkAll(holdfast, context))
 
 afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()

@@ -38,7 +38,7 @@ beforeAll(async () => {
   ;[victim, heir] = holdfast.runners as [Runner, Runner]
 })
 
-afterEach(() => checkAll(holdfast))
+afterEach((context) => checkAll(holdfast, context))
 
 afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()

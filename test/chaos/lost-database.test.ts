@@ -32,7 +32,7 @@ beforeAll(async () => {
   distant = await holdfast.startRunner({ DATABASE_URL: proxy.through(holdfast.databaseUrl) })
 })
 
-afterEach(() => checkAll(holdfast))
+afterEach((context) => checkAll(holdfast, context))
 
 afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()
@@ -142,7 +142,9 @@ test('a runner that cannot reach the database stops itself before its lease ends
   const second = await upstream.exchange(1)
   answer(second, 'Once more.')
   const { run, text } = await checkRun(holdfast.url, runId)
-  expect(outcomes(run)).toEqual(['lost', 'succeeded'])
-  expect(run.attempts.map(({ runner }) => runner)).toEqual([distant.bootId, distant.bootId])
+  // A claim that hung in the network may have been granted when it was too old to be used: one more attempt.
+  expect(outcomes(run).at(-1)).toBe('succeeded')
+  expect(new Set(outcomes(run).slice(0, -1))).toEqual(new Set(['lost']))
+  expect(new Set(run.attempts.map(({ runner }) => runner))).toEqual(new Set([distant.bootId]))
   expect(text).toBe('Once more.')
 })

@@ -30,7 +30,7 @@ beforeAll(async () => {
   })
 })
 
-afterEach(() => checkAll(holdfast))
+afterEach((context) => checkAll(holdfast, context))
 
 afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()

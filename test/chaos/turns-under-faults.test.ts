@@ -2,7 +2,7 @@
 // before. Method: an upstream that records what it is asked with; a cancel, a kill and a hand-back between the turns.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { request, send } from '../support/api.ts'
-import { attach, checkAll, checkRun } from '../support/checker.ts'
+import { attach, type Checked, checkAll, checkRun } from '../support/checker.ts'
 import { type Holdfast, type Runner, startHoldfast } from '../support/holdfast.ts'
 import { answer, opening, startUpstream, type Upstream } from '../support/upstream.ts'
 import { cancel, frozen, outcomes } from './observe.ts'
@@ -30,7 +30,7 @@ beforeAll(async () => {
   ;[victim, heir] = holdfast.runners as [Runner, Runner]
 })
 
-afterEach(() => checkAll(holdfast))
+afterEach((context) => checkAll(holdfast, context))
 
 afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()
@@ -67,7 +67,7 @@ test.for(Object.entries(FAULTS))(
       await fault(first.runId)
     })
     const replacing = what === 'is cancelled' ? undefined : holdfast.startRunner()
-    const checked = []
+    const checked: Checked[] = []
     for (const runId of turns) checked.push(await checkRun(url, runId))
     if (replacing) victim = await replacing
 
@@ -80,6 +80,12 @@ test.for(Object.entries(FAULTS))(
       'succeeded',
     ])
     expect(checked.slice(1).map(({ run }) => outcomes(run))).toEqual([['succeeded'], ['succeeded']])
+    const pauses = checked.slice(1).map(({ run }, at) => {
+      const before = checked[at]?.run.finishedAt ?? ''
+      return Date.parse(run.startedAt ?? '') - Date.parse(before)
+    })
+    // The transaction that ends a turn makes the next one due; nobody has to find it.
+    for (const pauseMs of pauses) expect(pauseMs).toBeLessThan(2000)
     const asked = upstream.exchanges.filter(({ input }) => input.threadId === conversationId)
     const histories = asked.map(({ input }) =>
       input.messages.filter(({ role }) => role === 'user').map(({ content }) => content),

@@ -95,7 +95,9 @@ test('what the page offers reaches the agent and is kept: tools, context, state'
     initialState: { open: 'file.txt' },
   })
   agent.addMessage({ id: 'm1', role: 'user', content: 'hello /state' })
-  const { newMessages } = await agent.runAgent({
+  const events: AgUiEvent[] = []
+  agent.subscribe({ onEvent: ({ event }) => void events.push(event as AgUiEvent) })
+  await agent.runAgent({
     runId: 'turn-1',
     tools: [{ name: 'confirm', description: 'asks', parameters: { type: 'object' } }],
     context: [
@@ -104,7 +106,7 @@ test('what the page offers reaches the agent and is kept: tools, context, state'
     ],
     forwardedProps: { theme: 'dark' },
   })
-  const text = newMessages.map(({ content }) => content).join('')
+  const text = textOf(events)
   expect(text).toContain('Your page offers 1 tool.')
   expect(text).toContain('Your page told me 2 things about where we are.')
   const { state } = await conversationOf(holdfast.url, 'page')

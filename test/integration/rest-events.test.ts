@@ -12,7 +12,6 @@ import { connect, type Sql } from '../support/sql.ts'
 let holdfast: Holdfast
 let sql: Sql
 let wakeups: Wakeups
-let silentStream: Promise<string>
 
 beforeAll(async () => {
   holdfast = await startHoldfast({ runners: 0 })
@@ -20,9 +19,6 @@ beforeAll(async () => {
   const { databaseUrl } = holdfast
   wakeups = openWakeups({ databaseUrl, applicationName: 'test', onError() {} })
   await recordAgents(holdfast.store)
-  const { runId } = await send(holdfast.url, 'nobody takes me', { deadlineMs: 1000 })
-  await claimOne(holdfast.store)
-  silentStream = firstComments(runId, 2)
 })
 
 afterAll(async () => {
@@ -66,20 +62,6 @@ const urlOf = (run: Sent, query = '') => `${holdfast.url}/runs/${run.runId}/even
 const ids = (frames: readonly Frame[]) => frames.map(({ id }) => id)
 const range = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, at) => from + at)
-
-/** What one connection sent until it had so many comments after its first bytes. */
-async function firstComments(runId: string, count: number): Promise<string> {
-  const response = await fetch(`${holdfast.url}/runs/${runId}/events?after=1`)
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
-  let text = ''
-  while ((text.match(/^:/gm)?.length ?? 0) < count) {
-    const { value, done = true } = (await reader?.read()) ?? {}
-    if (done) break
-    text += value ?? ''
-  }
-  await reader?.cancel()
-  return text
-}
 
 test.each([
   ['9', 10],
@@ -277,10 +259,4 @@ test('HEAD opens no stream', async () => {
   const response = await fetch(urlOf(run), { method: 'HEAD', signal: AbortSignal.timeout(3000) })
   expect(response.status).toBeLessThan(500)
   expect(await response.text()).toBe('')
-})
-
-test('comments keep a silent stream awake', async () => {
-  const text = await silentStream
-  expect(text.replace(/^retry: 1000\n\n/, '').replaceAll(/^:.*\n\n/gm, '')).toBe('')
-  expect(text.match(/^:/gm)).toHaveLength(2)
 })

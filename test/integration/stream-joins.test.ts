@@ -19,6 +19,9 @@ const MESSAGE =
   'tell me something that takes a while /think /activity /state /slow 2.5 /tool ' +
   'what is the weather like in the capital of every country that begins with an L today'
 
+/** Who says something in a turn that MESSAGE began; the call itself has no content. */
+const ONE_ANSWER = ['user', 'reasoning', 'activity', 'tool', 'assistant']
+
 /** How many of a construct's frames make a reader come: about as many join each construct. */
 const JOIN_CHANCE: Partial<Record<Place, number>> = { reasoning: 0.5, tool: 0.5, text: 0.1 }
 
@@ -144,6 +147,12 @@ async function verify(
   const stored = { messages: rows.map(({ message }) => message), state: body['state'] }
   const before = rows.filter(({ turn }) => turn === 1).map(({ message }) => message)
   expect(await stockClientHolds(events, { messages: before })).toEqual(stored)
+  // Whatever a lost attempt said is withdrawn; of its reasoning and activity an empty shell is left.
+  const said = rows.flatMap(({ turn, message }) =>
+    turn === 1 || !message.content || isEmpty(message.content) ? [] : message.role,
+  )
+  expect(said).toEqual(expect.arrayContaining(ONE_ANSWER))
+  expect(said).toHaveLength(ONE_ANSWER.length)
 
   for (const { after, late, frames: reading } of run.joins) {
     const frames = await reading
@@ -161,4 +170,8 @@ async function verify(
       `a prelude at ${sequence} of ${run.runId}`,
     ).toEqual(stored)
   }
+}
+
+function isEmpty(content: object | string): boolean {
+  return Object.keys(content).length === 0
 }

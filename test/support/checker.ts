@@ -94,6 +94,8 @@ export type Checked = {
     outcome: string | null
     epoch: number
     attemptsUsed: number
+    startedAt: string | null
+    finishedAt: string | null
     error: { code: string } | null
     attempts: Attempt[]
   }
@@ -136,8 +138,15 @@ export async function checkRun(url: string, runId: string): Promise<Checked> {
   return { log, run, messages: mine, text: textOf(own) }
 }
 
-/** Every run there is, checked, and the database asked about its invariants. */
-export async function checkAll(holdfast: Holdfast): Promise<void> {
+/**
+ * After a test: every run there is, checked, and the database asked about its invariants. After one that failed
+ * nothing is waited for, since a run that does not end may be why.
+ */
+export async function checkAll(
+  holdfast: Holdfast,
+  { task }: { task: { result?: { state: string } | undefined } },
+): Promise<void> {
+  if (task.result?.state === 'fail') return
   const { body } = await request(`${holdfast.url}/runs?limit=100`)
   for (const { runId } of body['runs'] as unknown as { runId: string }[]) {
     await checkRun(holdfast.url, runId)

@@ -1,35 +1,60 @@
 import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely'
 import type pg from 'pg'
 
-/**
- * What the query builder takes its connections from. On a connection that did not answer in time an answer
- * may still come, or the other end is gone without a word: nothing more is sent on it, and it does not
- * return to the pool.
- */
-export function answeredPool(pool: pg.Pool): PostgresPool {
-  return {
-    connect: async () => answeredClient(await pool.connect()),
-    end: () => pool.end(),
-    options: {},
-  }
+export type AnsweredClient = PostgresPoolClient & {
+  /** A statement that is prepared on the connection under its name. */
+  prepared<R extends pg.QueryResultRow>(statement: {
+    name: string
+    text: string
+    values: unknown[]
+  }): Promise<R[]>
 }
 
-function answeredClient(client: pg.PoolClient): PostgresPoolClient {
-  let silent: Error | undefined
+export type AnsweredPool = Omit<PostgresPool, 'connect'> & { connect(): Promise<AnsweredClient> }
 
-  async function ask<R>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<R>> {
-    if (silent) throw silent
+/**
+ * Connections that answer. One that did not in time (`query_timeout`) may still do so, or its other end is gone
+ * without a word: nothing more is sent on it, and it does not return to the pool. As a network that loses one
+ * connection has mostly lost them all, neither do those that are older than this. And one that breaks while it
+ * is in use says so as an event as well, which would end the process if nobody listened.
+ */
+export function answeredPool(pool: pg.Pool): AnsweredPool {
+  const openedIn = new WeakMap<pg.PoolClient, number>()
+  let era = 0
+  pool.on('connect', (client) => openedIn.set(client, era))
+
+  async function connect(): Promise<AnsweredClient> {
+    for (;;) {
+      const client = await pool.connect()
+      if (openedIn.get(client) === era) return answeredClient(client, () => (era += 1))
+      client.release(true)
+    }
+  }
+  return { connect, end: () => pool.end(), options: {} }
+}
+
+function answeredClient(client: pg.PoolClient, onUnanswered: () => void): AnsweredClient {
+  let broken: Error | undefined
+  const onError = (error: Error) => {
+    broken ??= error
+  }
+  client.on('error', onError)
+
+  async function ask<R extends pg.QueryResultRow>(query: pg.QueryConfig) {
+    if (broken) throw broken
     try {
-      const { command, rowCount, rows } = await client.query(text, [...values])
-      return {
-        command: command as PostgresQueryResult<R>['command'],
-        rowCount: rowCount ?? 0,
-        rows,
-      }
+      return await client.query<R>(query)
     } catch (error) {
-      if (isUnanswered(error)) silent = error
+      if (isUnanswered(error) && !broken) {
+        broken = error
+        onUnanswered()
+      }
       throw error
     }
+  }
+  async function plain<R>(text: string, values: readonly unknown[]) {
+    const { command, rowCount, rows } = await ask({ text, values: [...values] })
+    return { command, rowCount: rowCount ?? 0, rows } as PostgresQueryResult<R>
   }
   function query<R>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<R>>
   function query<R>(cursor: PostgresCursor<R>): PostgresCursor<R>
@@ -38,12 +63,25 @@ function answeredClient(client: pg.PoolClient): PostgresPoolClient {
     values: readonly unknown[] = [],
   ): Promise<PostgresQueryResult<R>> | PostgresCursor<R> {
     if (typeof text !== 'string') throw new Error('no statement of ours is read by a cursor')
-    return ask<R>(text, values)
+    return plain<R>(text, values)
   }
-  return { query, release: (discard) => client.release(silent ?? discard ?? false) }
+  return {
+    query,
+    async prepared<R extends pg.QueryResultRow>(statement: {
+      name: string
+      text: string
+      values: unknown[]
+    }) {
+      return (await ask<R>(statement)).rows
+    },
+    release(discard = false) {
+      client.release(broken ?? discard)
+      client.off('error', onError)
+    },
+  }
 }
 
-/** The driver's own limit passed (`query_timeout`); it says so by words alone. */
+/** The driver says it by words alone. */
 function isUnanswered(error: unknown): error is Error {
   return error instanceof Error && error.message === 'Query read timeout'
 }

@@ -26,6 +26,13 @@ export type { Lease } from './lease.ts'
 export { migrate, type SchemaStatus, schemaStatus } from './migrate.ts'
 export { isDataError } from './pg-error.ts'
 export { type PreludeView, readPrelude } from './prelude.ts'
+export {
+  endLeasesOf,
+  holdPresence,
+  lookForOwners,
+  type OwnersSeen,
+  type Presence,
+} from './presence.ts'
 export type { Principal } from './principal.ts'
 export { ensurePartitions, queueFigures, readiness } from './readiness.ts'
 export { type Released, releaseRun } from './release.ts'

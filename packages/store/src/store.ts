@@ -1,7 +1,7 @@
-import { Kysely, PostgresDialect, type RawBuilder, type Transaction } from 'kysely'
+import { Kysely, PostgresDialect, type RawBuilder, sql, type Transaction } from 'kysely'
 import pg from 'pg'
 import { v7 } from 'uuid'
-import { answeredPool } from './answered-pool.ts'
+import { type AnsweredPool, answeredPool } from './answered-pool.ts'
 import { translate } from './pg-error.ts'
 
 /** The tables are described by their statements, not by a schema type. */
@@ -13,7 +13,7 @@ const secret: unique symbol = Symbol('store')
 
 type Inside = {
   db: Kysely<Tables>
-  pool: pg.Pool
+  pool: AnsweredPool
   /** Milliseconds that the database's clock is ahead of this process's. */
   clockOffsetMs: number
 }
@@ -34,20 +34,19 @@ export type StoreOptions = {
   onPoolError?: (error: Error) => void
 }
 
-/** A network that loses everything gives no error either: the driver waits so much longer than the database. */
-const UNANSWERED_MS = 1000
 const INT8_OID = 20
 const NUMERIC_OID = 1700
 
 /** Opens a pool; connects lazily, so that a database that is away does not fail the start. */
 export function openStore(options: StoreOptions): Store {
   const statementMs = options.statementMs ?? 5000
-  const pool = new pg.Pool({
+  const connections = new pg.Pool({
     connectionString: options.databaseUrl,
     application_name: options.applicationName,
     max: options.poolMax,
-    query_timeout: statementMs + UNANSWERED_MS,
-    connectionTimeoutMillis: 5000,
+    // A network that loses everything gives no error either: so the driver waits, a little longer than the database.
+    query_timeout: Math.round(statementMs * 1.2),
+    connectionTimeoutMillis: Math.max(1000, Math.min(statementMs, 5000)),
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     ...(options.pooled
@@ -59,8 +58,9 @@ export function openStore(options: StoreOptions): Store {
         }),
     types: { getTypeParser },
   })
-  pool.on('error', (error) => options.onPoolError?.(error))
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: answeredPool(pool) }) })
+  connections.on('error', (error) => options.onPoolError?.(error))
+  const pool = answeredPool(connections)
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
   return {
     [secret]: { db, pool, clockOffsetMs: 0 },
     async [Symbol.asyncDispose]() {
@@ -84,12 +84,12 @@ export function newId(store: Store): string {
 export async function syncClock(store: Store): Promise<void> {
   const inside = store[secret]
   const sentAt = Date.now()
-  const [row] = await inside.pool
-    .query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now_ms')
-    .then((result) => result.rows as { now_ms: number }[])
-    .catch(rethrow)
+  const now = await row(
+    store,
+    sql<{ now_ms: number }>`SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now_ms`,
+  )
   const receivedAt = Date.now()
-  if (row) inside.clockOffsetMs = Math.round(Number(row.now_ms) - (sentAt + receivedAt) / 2)
+  if (now) inside.clockOffsetMs = Math.round(Number(now.now_ms) - (sentAt + receivedAt) / 2)
 }
 
 /** Runs one statement by itself and returns its rows. */
@@ -137,8 +137,12 @@ export async function prepared<R extends pg.QueryResultRow>(
   values: unknown[],
 ): Promise<R[]> {
   try {
-    const result = await store[secret].pool.query<R>({ name, text, values })
-    return result.rows
+    const client = await store[secret].pool.connect()
+    try {
+      return await client.prepared<R>({ name, text, values })
+    } finally {
+      client.release()
+    }
   } catch (error) {
     throw translate(error)
   }
@@ -146,8 +150,4 @@ export async function prepared<R extends pg.QueryResultRow>(
 
 function isStore(on: Store | Db): on is Store {
   return secret in on
-}
-
-function rethrow(error: unknown): never {
-  throw translate(error)
 }

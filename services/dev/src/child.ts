@@ -61,11 +61,7 @@ export function keepRunning(options: ChildOptions): Child {
       const [code, signal] = await exited
       if (stopping.signal.aborted) return
       if (!everUp && code !== null && code !== 0) {
-        throw new HoldfastError(
-          'unavailable',
-          'start_failed',
-          `the ${name} could not start, see above`,
-        )
+        throw new HoldfastError('unavailable', 'start_failed', `${name} could not start, see above`)
       }
       if (performance.now() - startedAt > CALM_MS) deaths = 0
       const pauseMs = backoffMs(deaths, { baseMs: 200, capMs: 10_000 })

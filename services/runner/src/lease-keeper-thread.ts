@@ -25,7 +25,8 @@ const store = openStore({
   databaseUrl: data.databaseUrl,
   applicationName: data.applicationName,
   poolMax: 1,
-  statementMs: Math.max(500, Math.round(data.leaseMs / 4)),
+  // Two that nobody answers leave time for a third before the limit.
+  statementMs: Math.max(400, Math.round(data.leaseMs / 6)),
   onPoolError: (error) => tell({ kind: 'trouble', message: error.message }),
 })
 const heartbeat = new Int32Array(data.heartbeat)
