@@ -1,6 +1,6 @@
 /** Product limits: constants, not configuration, because all sides must agree on them. */
 export const LIMITS = {
-  /** A message of a POST /runs, as JSON. */
+  /** The message of a turn: its text, or its content parts as JSON. */
   messageBytesMax: 1 << 20,
   /** All messages of a conversation as one snapshot, as JSON. */
   conversationBytesMax: 8 << 20,

@@ -10,7 +10,7 @@ import { notFound } from '../plugins/errors.ts'
  * @throws HoldfastError for every outcome but created and repeated
  */
 export async function acceptRun(bff: Bff, request: FastifyRequest, create: CreateRun) {
-  if (Buffer.byteLength(JSON.stringify(create.message)) > LIMITS.messageBytesMax) {
+  if (messageBytes(create.message) > LIMITS.messageBytesMax) {
     throw new HoldfastError('too_large', 'message_too_large', 'A message has at most 1 MiB.')
   }
   const outcome = await createRun(bff.store, request.principal, create)
@@ -36,4 +36,9 @@ export async function acceptRun(bff: Bff, request: FastifyRequest, create: Creat
     case 'not_found':
       throw notFound()
   }
+}
+
+/** A text counts as itself, content parts as the JSON that they are. */
+function messageBytes(message: CreateRun['message']): number {
+  return Buffer.byteLength(typeof message === 'string' ? message : JSON.stringify(message))
 }
