@@ -9,6 +9,11 @@ const environments = { __vitest__: { resolve } }
 const ssr = { resolve: { conditions: resolve.conditions, externalConditions: ['holdfast-source'] } }
 
 const postgres = { globalSetup: ['test/support/postgres.ts'] }
+// Testcontainers' own watcher for what is left behind is one more image to pull; the set-up brings one along.
+const images = {
+  globalSetup: ['test/containers/images.ts'],
+  env: { TESTCONTAINERS_RYUK_DISABLED: 'true' },
+}
 const chromium = findChromium()
 const containers = hasContainerEngine()
 
@@ -30,7 +35,7 @@ export default defineConfig({
       ...(chromium
         ? [alone('browser', 3, { ...postgres, testTimeout: 120_000, provide: { chromium } })]
         : []),
-      ...(containers ? [alone('containers', 4, { testTimeout: 300_000 })] : []),
+      ...(containers ? [alone('containers', 4, { ...images, testTimeout: 60_000 })] : []),
     ],
   },
 })

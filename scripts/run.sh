@@ -64,7 +64,11 @@ case $name in
     knip
     exec "$node" node_modules/vitest/vitest.mjs run "$@"
     ;;
-  bench | nightly)
+  nightly)
+    set_up all
+    exec "$node" test/nightly/run.ts
+    ;;
+  bench)
     say "$name is not there yet"
     exit 1
     ;;

@@ -8,7 +8,7 @@ import { attach, checkAll, checkRun } from '../support/checker.ts'
 import { type DatabaseProxy, openDatabaseProxy } from '../support/database-proxy.ts'
 import { type Holdfast, type Runner, startHoldfast } from '../support/holdfast.ts'
 import { answer, opening, startUpstream, type Upstream } from '../support/upstream.ts'
-import { outcomes } from './observe.ts'
+import { outcomes, until } from './observe.ts'
 
 const LEASE_MS = 4000
 
@@ -92,14 +92,22 @@ test('all sessions of the database can be cut, again and again, under load', asy
 })
 
 test('a database that takes no writes for a while is waited for', async () => {
-  const runIds = await begin(5, '/slow 2 the same words')
+  // Some end while nothing can be written, some later.
+  const runIds = [
+    ...(await begin(3, '/slow 3 the same words')),
+    ...(await begin(3, '/slow 1 the same words')),
+  ]
   const name = databaseName()
   await admin(`ALTER DATABASE ${name} SET default_transaction_read_only = on`, cutAllSessions())
+  await until(
+    'reading works again',
+    async () => (await request(`${holdfast.url}/runs`)).status === 200,
+  )
   const refused = await request(`${holdfast.url}/runs`, {
     json: { message: 'now?', clientTurnId: 'read-only' },
   })
   expect(refused.status).toBe(503)
-  await sleep(800)
+  await sleep(1500)
   await admin(`ALTER DATABASE ${name} RESET default_transaction_read_only`, cutAllSessions())
   await expectUnharmed(runIds)
 })

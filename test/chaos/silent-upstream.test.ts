@@ -5,7 +5,7 @@ import { send } from '../support/api.ts'
 import { attach, checkAll, checkRun } from '../support/checker.ts'
 import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
 import { opening, startUpstream, type Upstream } from '../support/upstream.ts'
-import { cancel, outcomes } from './observe.ts'
+import { cancel, frozen, outcomes } from './observe.ts'
 
 const SOON_MS = 1000
 
@@ -97,4 +97,21 @@ test('a reset of one connection ends its run alone', async () => {
     const { run } = await checkRun(holdfast.url, runId)
     expect(run.attempts).toMatchObject([{ runner: runner?.bootId, outcome: 'succeeded' }])
   }
+})
+
+test('an answer that is there in full when a cancel is found pending is kept whole, and the run is stopped', async () => {
+  const [runner] = holdfast.runners
+  const { runId, exchange } = await sendToUpstream('at the same moment')
+  exchange.say(...opening(exchange, 'All of it.'))
+  await attach(holdfast.url, runId).seen(({ type }) => type === 'TEXT_MESSAGE_CONTENT')
+  if (!runner) throw new Error('there is a runner')
+  // It wakes up to the end of the answer and to the cancel at once.
+  await frozen(runner, async () => {
+    exchange.finish()
+    expect(await cancel(holdfast.url, runId)).toBe(202)
+  })
+  const { run, text, messages } = await checkRun(holdfast.url, runId)
+  expect(run).toMatchObject({ state: 'stopped', outcome: 'cancelled' })
+  expect(text).toBe('All of it.')
+  expect(messages[1]).toMatchObject({ status: 'complete' })
 })

@@ -1,5 +1,6 @@
 // Goal: turns of a conversation run in their order, each with the history up to its own, whatever happens to the one
 // before. Method: an upstream that records what it is asked with; a cancel, a kill and a hand-back between the turns.
+import type { Message } from '@holdfast/protocol'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { request, send } from '../support/api.ts'
 import { attach, type Checked, checkAll, checkRun } from '../support/checker.ts'
@@ -16,7 +17,7 @@ const begun = new Set<string>()
 
 beforeAll(async () => {
   upstream = await startUpstream((exchange) => {
-    const asked = String(exchange.input.messages.at(-1)?.content)
+    const asked = said(exchange.input.messages.at(-1))
     const again = begun.has(exchange.input.threadId)
     begun.add(exchange.input.threadId)
     if (asked.endsWith('…') && !again) exchange.say(...opening(exchange, 'Well, '))
@@ -36,6 +37,10 @@ afterAll(async () => {
   await holdfast?.[Symbol.asyncDispose]()
   await upstream?.[Symbol.asyncDispose]()
 })
+
+function said(message: Message | undefined): string {
+  return typeof message?.content === 'string' ? message.content : ''
+}
 
 const FAULTS = {
   'is cancelled': (runId: string) => cancel(holdfast.url, runId),
@@ -72,8 +77,8 @@ test.for(Object.entries(FAULTS))(
     if (replacing) victim = await replacing
 
     const stopped = what === 'is cancelled'
-    const said = stopped ? 'Well, ' : 'Answer to one…'
-    expect(checked.map(({ text }) => text)).toEqual([said, 'Answer to two', 'Answer to three'])
+    const first = stopped ? 'Well, ' : 'Answer to one…'
+    expect(checked.map(({ text }) => text)).toEqual([first, 'Answer to two', 'Answer to three'])
     expect(checked.map(({ run }) => run.state)).toEqual([
       stopped ? 'stopped' : 'succeeded',
       'succeeded',
@@ -97,9 +102,9 @@ test.for(Object.entries(FAULTS))(
     const answers = asked
       .at(-1)
       ?.input.messages.filter(({ role }) => role === 'assistant')
-      .map(({ content }) => String(content))
+      .map(said)
     expect(answers).toHaveLength(2)
-    expect(answers?.[0]).toContain(said.trim())
+    expect(answers?.[0]).toContain(first.trim())
     expect(answers?.[1]).toBe('Answer to two')
     const { body } = await request(`${url}/conversations/${conversationId}`)
     expect((body['messages'] as { turn: number }[]).map(({ turn }) => turn)).toEqual([

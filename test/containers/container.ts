@@ -7,7 +7,7 @@ const STOP_SECONDS = 20
 
 /** A container and what can happen to it. */
 export type Container = AsyncDisposable & {
-  readonly id: string
+  readonly hostname: string
   /** The host's port that leads to this one of the container. */
   port(port: number): number
   /** What a command printed that ran in the container and succeeded. */
@@ -28,7 +28,10 @@ export type Container = AsyncDisposable & {
 }
 
 /** Starts it under the label of this run. */
-export async function startContainer(definition: GenericContainer): Promise<Container> {
+export async function startContainer(
+  name: string,
+  definition: GenericContainer,
+): Promise<Container> {
   const { container: engine, network } = await getContainerRuntimeClient()
   const started = await definition.withLabels({ [RUN_LABEL]: inject('containerRun') }).start()
   const container = engine.getById(started.getId())
@@ -42,7 +45,7 @@ export async function startContainer(definition: GenericContainer): Promise<Cont
   }
 
   return {
-    id: started.getId(),
+    hostname: started.getHostname(),
     port: (port) => started.getMappedPort(port),
     async exec(...command) {
       const { exitCode, output } = await started.exec(command)
@@ -76,7 +79,7 @@ export async function startContainer(definition: GenericContainer): Promise<Cont
       const { Running, ExitCode } = await state()
       if (ended || Running) return
       const log = await text(await started.logs({ tail: 40 }))
-      throw new Error(`${definition.constructor.name} ended by itself with ${ExitCode}:\n${log}`)
+      throw new Error(`${name} ended by itself with ${ExitCode}:\n${log}`)
     },
     async [Symbol.asyncDispose]() {
       await unpause()

@@ -6,8 +6,8 @@ import {
   type ServerResponse,
 } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { pipeline } from 'node:stream/promises'
 import { buffer } from 'node:stream/consumers'
+import { pipeline } from 'node:stream/promises'
 
 export type Gateway = AsyncDisposable & { readonly url: string }
 
@@ -15,12 +15,9 @@ export type Gateway = AsyncDisposable & { readonly url: string }
  * Stands before BFFs as the edge of a company does: one address, which adds the caller's token and goes to the
  * first BFF that answers. A connection that is cut behind it is cut before it, too.
  */
-export async function openGateway(
-  bffs: () => readonly string[],
-  token: string,
-): Promise<Gateway> {
+export async function openGateway(bffs: readonly string[], token: string): Promise<Gateway> {
   const server = createServer((incoming, outgoing) => {
-    pass(incoming, outgoing, bffs(), token).catch(() => outgoing.destroy())
+    pass(incoming, outgoing, bffs, token).catch(() => outgoing.destroy())
   })
   await new Promise<void>((resolve) => {
     server.listen(0, '127.0.0.1', resolve)
@@ -57,6 +54,9 @@ async function pass(
 
 function ask(url: URL, options: RequestOptions, body: Buffer): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    request(url, { ...options, agent: false }).on('response', resolve).on('error', reject).end(body)
+    request(url, { ...options, agent: false })
+      .on('response', resolve)
+      .on('error', reject)
+      .end(body)
   })
 }

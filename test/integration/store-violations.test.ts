@@ -1,9 +1,17 @@
 // Goal: each invariant's query finds a violation of it, and only that. Method: a healthy database with a run in
 // every condition; one violation at a time is planted behind the triggers' back, in a transaction that is undone.
 import { randomUUID } from 'node:crypto'
-import { cancelRun, newId, openStore, releaseRun, type Store, saveFold } from '@holdfast/store'
-import { VIOLATION_QUERIES, violations } from '@holdfast/store'
 import { emptyFold } from '@holdfast/protocol'
+import {
+  cancelRun,
+  newId,
+  openStore,
+  releaseRun,
+  type Store,
+  saveFold,
+  VIOLATION_QUERIES,
+  violations,
+} from '@holdfast/store'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ADA, accept, append, claimOne, finish, message, recordAgents } from '../support/by-hand.ts'
 import { createDatabase, type TestDatabase } from '../support/database.ts'

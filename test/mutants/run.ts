@@ -1,5 +1,5 @@
 // Breaks the code on purpose, one place at a time, in a copy of the tree, and expects the test that is named for it
-// to fail. Usage: node test/mutants/run.ts [part of a mutant's name]
+// to fail; before that, that it passes. Usage: node test/mutants/run.ts [part of a mutant's name]
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -20,7 +20,16 @@ type Mutant = {
   only?: string
 }
 
-type Verdict = 'caught' | 'survived' | 'ran nothing'
+type Report = {
+  numPassedTests: number
+  testResults: {
+    message: string
+    assertionResults: { status: string; failureMessages: string[] }[]
+  }[]
+}
+
+/** `null`: all passed. */
+type Failure = string | null
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const LEFT_OUT = new Set(['.git', '.holdfast', 'dist'])
@@ -34,12 +43,17 @@ async function main(part: string) {
   const copy = await copyTree()
   const missed: string[] = []
   try {
+    for (const test of new Set(mutants.map((mutant) => mutant.test))) {
+      const failure = await failureOf(copy, { test })
+      if (failure !== null) throw new Error(`${test} fails as it is: ${failure}`)
+    }
     for (const mutant of mutants) {
       const startedAt = performance.now()
-      const verdict = await tried(copy, mutant)
+      const failure = await tried(copy, mutant)
       const seconds = Math.round((performance.now() - startedAt) / 1000)
-      process.stdout.write(`${verdict}  ${mutant.invariant}  ${mutant.name} (${seconds} s)\n`)
-      if (verdict !== 'caught') missed.push(mutant.name)
+      const verdict = failure === null ? 'SURVIVED' : `caught (${failure})`
+      process.stdout.write(`${mutant.invariant} ${mutant.name}, ${seconds} s: ${verdict}\n`)
+      if (failure === null) missed.push(mutant.name)
     }
   } finally {
     await rm(copy, { recursive: true, force: true })
@@ -63,7 +77,7 @@ async function copyTree(): Promise<string> {
   return copy
 }
 
-async function tried(copy: string, mutant: Mutant): Promise<Verdict> {
+async function tried(copy: string, mutant: Mutant): Promise<Failure> {
   const file = join(copy, mutant.file)
   const text = await readFile(file, 'utf8')
   if (!text.includes(mutant.find)) {
@@ -74,24 +88,32 @@ async function tried(copy: string, mutant: Mutant): Promise<Verdict> {
   stripTypeScriptTypes(broken)
   await writeFile(file, broken)
   try {
-    return await verdictOf(copy, mutant)
+    return await failureOf(copy, mutant)
   } finally {
     await writeFile(file, text)
   }
 }
 
-async function verdictOf(copy: string, { test, only }: Mutant): Promise<Verdict> {
-  const report = join(copy, 'mutant-report.json')
-  await rm(report, { force: true })
+async function failureOf(
+  copy: string,
+  { test, only }: Pick<Mutant, 'test' | 'only'>,
+): Promise<Failure> {
+  const file = join(copy, 'mutant-report.json')
+  await rm(file, { force: true })
   const limits = ['--testTimeout', `${TEST_MS}`, '--hookTimeout', `${TEST_MS}`]
-  const args = ['run', test, ...limits, '--reporter=json', `--outputFile=${report}`]
+  const args = ['run', test, ...limits, '--reporter=json', `--outputFile=${file}`]
   const vitest = spawn(
     process.execPath,
     [join(copy, 'node_modules/vitest/vitest.mjs'), ...args, ...(only ? ['-t', only] : [])],
     { cwd: copy, stdio: 'ignore' },
   )
   const [code] = await once(vitest, 'exit')
-  const { numPassedTests, numFailedTests } = JSON.parse(await readFile(report, 'utf8'))
-  if (code !== 0) return 'caught'
-  return numPassedTests + numFailedTests > 0 ? 'survived' : 'ran nothing'
+  const report: Report = JSON.parse(await readFile(file, 'utf8'))
+  if (code === 0 && report.numPassedTests > 0) return null
+  if (code === 0) throw new Error(`${test} has no test named ${only}`)
+  const messages = report.testResults.flatMap(({ message, assertionResults }) => [
+    ...assertionResults.flatMap(({ failureMessages }) => failureMessages),
+    message,
+  ])
+  return messages.find(Boolean)?.split('\n')[0] ?? `exit code ${code}`
 }

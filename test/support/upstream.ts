@@ -35,13 +35,18 @@ export async function startUpstream(
   const exchanges: Exchange[] = []
   const arrivals = new Set<() => void>()
   const sockets = new Set<Socket>()
-  const server = createServer(async (request, response) => {
+  const server = createServer((request, response) => {
     let body = ''
-    for await (const part of request.setEncoding('utf8')) body += part
-    const exchange = openExchange(request.headers, JSON.parse(body), request.socket, response)
-    exchanges.push(exchange)
-    for (const arrived of arrivals) arrived()
-    script(exchange, exchanges.length - 1)
+    request.setEncoding('utf8').on('data', (part: string) => {
+      body += part
+    })
+    request.on('end', () => {
+      const input: RunAgentInput = JSON.parse(body)
+      const exchange = openExchange(request.headers, input, request.socket, response)
+      exchanges.push(exchange)
+      for (const arrived of arrivals) arrived()
+      script(exchange, exchanges.length - 1)
+    })
   })
   server.on('connection', (socket) => {
     sockets.add(socket)

@@ -1,6 +1,6 @@
 import { type EndCause, endingOf } from '@holdfast/protocol'
 import { sql } from 'kysely'
-import { type Finished, endRun } from './finish.ts'
+import { endRun, type Finished } from './finish.ts'
 import { loadFold } from './fold-record.ts'
 import { lockConversation } from './lease.ts'
 import { type Db, inTransaction, newId, row, rows, type Store } from './store.ts'

@@ -149,7 +149,7 @@ async function writeNotification(
 }
 
 /** Makes the conversation's next turn due, in the transaction that freed it. */
-export async function unparkNext(db: Db, conversationId: string): Promise<string | null> {
+async function unparkNext(db: Db, conversationId: string): Promise<string | null> {
   const next = await row(
     db,
     sql<{ id: string }>`

@@ -42,7 +42,7 @@ export function translate(error: unknown): Error {
 }
 
 /** The SQLSTATE, or the socket's error code, of a failed statement. */
-export function sqlState(error: unknown): string | undefined {
+function sqlState(error: unknown): string | undefined {
   const cause = error instanceof HoldfastError ? error.cause : error
   if (cause instanceof AggregateError) return sqlState(cause.errors[0])
   if (typeof cause !== 'object' || cause === null || !('code' in cause)) return undefined

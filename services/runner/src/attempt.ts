@@ -1,6 +1,6 @@
 import { type AgUiEvent, type Fold, foldEvents, LIMITS } from '@holdfast/protocol'
-import { type AttemptInput, type Claimed, saveFold, type Store } from '@holdfast/store'
-import { AttemptAborted, type AbortCause } from './abort.ts'
+import { type AttemptInput, type Claimed, type Store, saveFold } from '@holdfast/store'
+import { type AbortCause, AttemptAborted } from './abort.ts'
 import { AgentFailure } from './agents/agent.ts'
 import type { RunLog } from './append-queue.ts'
 import type { Appender } from './appender.ts'

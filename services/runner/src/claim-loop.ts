@@ -2,7 +2,7 @@ import { type Loop, loop } from '@holdfast/std'
 import { type Claimed, claimQueued, type Store } from '@holdfast/store'
 import { type Instant, now } from './instant.ts'
 
-export const CLAIM_EVERY_MS = 1000
+const CLAIM_EVERY_MS = 1000
 
 /**
  * Claims as many due runs as there are free slots, at once when woken, else about every second: a wake-up is

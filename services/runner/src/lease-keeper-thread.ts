@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { openStore, renewLeases, touchRunner } from '@holdfast/store'
 import { asError, invariant, wait } from '@holdfast/std'
+import { holdPresence, openStore, renewLeases, touchRunner } from '@holdfast/store'
 import { elapsedMs, type Instant, now } from './instant.ts'
 import { abortMarginMs, type FromKeeper, type KeeperData, type ToKeeper } from './lease-messages.ts'
 
@@ -28,6 +28,13 @@ const store = openStore({
   // Two that nobody answers leave time for a third before the limit.
   statementMs: Math.max(400, Math.round(data.leaseMs / 6)),
   onPoolError: (error) => tell({ kind: 'trouble', message: error.message }),
+})
+// As long as this process lives its session does, and the others see that: they need not wait for the leases.
+const alive = holdPresence({
+  databaseUrl: data.databaseUrl,
+  bootId: data.bootId,
+  applicationName: 'holdfast runner presence',
+  onError: (error) => tell({ kind: 'trouble', message: error.message }),
 })
 const heartbeat = new Int32Array(data.heartbeat)
 const held = new Map<string, Held>()
@@ -70,6 +77,7 @@ port.on('message', (message: ToKeeper) => {
 const limits = setInterval(enforceLimits, tickMs)
 await keep()
 clearInterval(limits)
+await alive[Symbol.asyncDispose]()
 await store[Symbol.asyncDispose]()
 tell({ kind: 'stopped' })
 port.close()

@@ -27,6 +27,11 @@ export function createMetrics() {
       labelNames: ['reason'] as const,
       registers,
     }),
+    ownersGone: new Counter({
+      name: 'holdfast_owners_gone_total',
+      help: 'Runners whose session was found gone before their leases had passed.',
+      registers,
+    }),
     leasesExpired: new Counter({
       name: 'holdfast_leases_expired_total',
       help: 'Leases of others that were found expired.',

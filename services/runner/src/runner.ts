@@ -1,4 +1,4 @@
-import { startAll, type Service } from '@holdfast/std'
+import { type Service, startAll } from '@holdfast/std'
 import {
   type AgentRecord,
   type Claimed,
@@ -21,6 +21,7 @@ import { foldSaver, housekeeping } from './housekeeping.ts'
 import type { Instant } from './instant.ts'
 import { leaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
+import { presenceWatch } from './presence-watch.ts'
 import { sweep } from './sweep.ts'
 
 /** How long runs that were told to stop may take to write their end, beyond the drain. */
@@ -123,6 +124,17 @@ export async function runRunner(options: {
     }),
     foldSaver({ active, onError: onError('saving a fold') }),
     sweeping,
+    presenceWatch({
+      store,
+      bootId,
+      leaseMs: config.leaseMs,
+      onGone(owner, leases) {
+        log.warn({ owner, leases }, 'a runner is gone; its runs are taken over')
+        metrics.ownersGone.inc()
+        sweeping.wake()
+      },
+      onError: onError('looking for runners'),
+    }),
     claims,
   ]
   const { failed } = await startAll(stack, services)

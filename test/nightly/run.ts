@@ -1,0 +1,89 @@
+// What is too long for the gate: the deep model, every mutant, the random joins under several seeds, and the
+// chaos suite again and again. Writes docs/campaign.json: seeds, commit and figures. Exit status 0 only if all held.
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const SEEDS = [1, 2, 3, 5, 8]
+const CHAOS_ROUNDS = 2
+
+type Step = { name: string; seconds: number; held: boolean; figures: Record<string, unknown> }
+type Report = { numPassedTests: number; numFailedTests: number }
+
+const steps: Step[] = []
+const startedAt = new Date().toISOString()
+
+await step('model', async () => {
+  const { code, output } = await run('sh', ['test/model/check.sh', '--deep'])
+  const checked = output.split('\n').filter(Boolean)
+  return { held: code === 0, figures: { checked } }
+})
+await step('mutants', async () => {
+  const { code, output } = await run(process.execPath, ['test/mutants/run.ts'])
+  const [, caught, all] = /(\d+) of (\d+) were caught/.exec(output) ?? []
+  const survived = output.split('\n').filter((line) => line.includes('SURVIVED'))
+  return { held: code === 0, figures: { caught: Number(caught), all: Number(all), survived } }
+})
+for (const seed of SEEDS) {
+  await step(`joins, seed ${seed}`, () =>
+    vitest(['test/integration/stream-joins.test.ts'], { HOLDFAST_TEST_SEED: `${seed}` }),
+  )
+}
+for (let round = 1; round <= CHAOS_ROUNDS; round += 1) {
+  await step(`chaos, round ${round}`, () => vitest(['--project', 'chaos'], {}))
+}
+
+const campaign = {
+  commit: execFileSync('git', ['rev-parse', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).trim(),
+  startedAt,
+  machine: { cores: availableParallelism(), memoryGiB: Math.round(totalmem() / 2 ** 30) },
+  node: process.version,
+  seeds: SEEDS,
+  held: steps.every((each) => each.held),
+  steps,
+}
+await writeFile(join(ROOT, 'docs/campaign.json'), `${JSON.stringify(campaign, null, 2)}\n`)
+process.stdout.write(`${campaign.held ? 'everything held' : 'NOT everything held'}\n`)
+process.exitCode = campaign.held ? 0 : 1
+
+async function step(name: string, body: () => Promise<Pick<Step, 'held' | 'figures'>>) {
+  const began = performance.now()
+  const { held, figures } = await body()
+  const seconds = Math.round((performance.now() - began) / 1000)
+  steps.push({ name, seconds, held, figures })
+  process.stdout.write(`${held ? 'held' : 'BROKEN'}: ${name}, ${seconds} s\n`)
+}
+
+async function vitest(args: string[], env: Record<string, string>) {
+  const folder = await mkdtemp(join(tmpdir(), 'holdfast-nightly-'))
+  const file = join(folder, 'report.json')
+  try {
+    const program = join(ROOT, 'node_modules/vitest/vitest.mjs')
+    const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${file}`]
+    const { code } = await run(process.execPath, [program, 'run', ...args, ...reporters], env)
+    const report: Report = JSON.parse(await readFile(file, 'utf8'))
+    const figures = { passed: report.numPassedTests, failed: report.numFailedTests }
+    return { held: code === 0 && report.numPassedTests > 0, figures }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function run(command: string, args: string[], env: Record<string, string> = {}) {
+  const child = spawn(command, args, {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let output = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text
+    process.stdout.write(text)
+  })
+  const [code] = await once(child, 'close')
+  return { code: code as number | null, output }
+}
