@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { defineConfig, type TestProjectConfiguration } from 'vitest/config'
 
 /** Workspace packages are tested from their sources; nothing needs to be built first. */
@@ -46,11 +47,13 @@ function project(name: string, include: string[], options: TestOptions): TestPro
   const hookTimeout = Math.max(30_000, options.testTimeout ?? 0)
   // Named, because on a machine of two cores Vitest would put what has no order after everything else.
   const sequence = { groupOrder: 1 }
+  // Most of a test's time is waiting for processes, so two files at a time pay even on two cores.
+  const maxWorkers = Math.max(2, availableParallelism() - 1)
   return {
     resolve,
     ssr,
     environments,
-    test: { name, include, testTimeout: 10_000, hookTimeout, sequence, ...options },
+    test: { name, include, testTimeout: 10_000, hookTimeout, maxWorkers, sequence, ...options },
   }
 }
 

@@ -59,7 +59,7 @@ test('a main loop that is stuck loses its lease only past the bound, and then th
   const tookMs = performance.now() - blockedAt
   // It went on renewing for two seconds; the lease of the last renewal ends at the latest then and a lease later.
   expect(tookMs).toBeGreaterThan(2000)
-  expect(tookMs).toBeLessThan(2000 + LEASE_MS + 1000)
+  expect(tookMs).toBeLessThan(2000 + LEASE_MS + 4000)
   const { run } = await checkRun(holdfast.url, runId)
   expect(outcomes(run)).toEqual(['lost', 'succeeded'])
   expect(run.attempts[1]?.runner).toBe(runner.bootId)

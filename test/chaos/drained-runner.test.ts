@@ -1,28 +1,28 @@
 // Goal: a runner that is told to end costs no run anything. Method: SIGTERM and SIGINT to real processes with runs in
 // flight; an upstream that keeps the long ones long.
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { request, send } from '../support/api.ts'
 import { attach, checkAll, checkRun } from '../support/checker.ts'
 import { type Holdfast, type Runner, startHoldfast } from '../support/holdfast.ts'
 import { answer, opening, startUpstream, type Upstream } from '../support/upstream.ts'
-import { cancel, frozen, outcomes, ownerOf, readRun } from './observe.ts'
+import { cancel, frozen, outcomes, ownerOf, readRun, until } from './observe.ts'
 
 let upstream: Upstream
 let holdfast: Holdfast
-let leaving: Runner
+/** Frozen while the one that is to leave claims; each test starts that one for itself. */
 let staying: Runner
 
 beforeAll(async () => {
   upstream = await startUpstream()
   holdfast = await startHoldfast({
-    runners: 2,
     env: { LEASE_SECONDS: '10', DRAIN_SECONDS: '1' },
     agents: {
       default: 'demo',
       agents: { demo: { type: 'demo' }, remote: { type: 'ag-ui', url: upstream.url } },
     },
   })
-  ;[leaving, staying] = holdfast.runners as [Runner, Runner]
+  ;[staying] = holdfast.runners as [Runner]
 })
 
 afterEach((context) => checkAll(holdfast, context))
@@ -43,16 +43,19 @@ async function begun(message: string, agent = 'demo'): Promise<string> {
 }
 
 test('SIGTERM, also twice: short runs end, long ones are continued elsewhere at no cost', async () => {
+  const leaving = await holdfast.startRunner()
   let short = ''
   let long = ''
   await frozen(staying, async () => {
     long = await begun('take your time', 'remote')
-    short = await begun('/slow 0.9 be quick')
+    short = await begun('be quick', 'remote')
     leaving.kill('SIGTERM')
     leaving.kill('SIGTERM')
+    const last = await upstream.exchange(1)
+    last.finish()
   })
   const stream = attach(holdfast.url, long)
-  const [first, second] = [await upstream.exchange(0), await upstream.exchange(1)]
+  const [first, second] = [await upstream.exchange(0), await upstream.exchange(2)]
   // The next attempt asks only after the one before it has let go.
   expect(first.closedAt).not.toBeNull()
   answer(second, 'A whole sentence.')
@@ -68,7 +71,7 @@ test('SIGTERM, also twice: short runs end, long ones are continued elsewhere at 
 })
 
 test('a cancel that races the hand-back wins, whichever of them comes first', async () => {
-  leaving = await holdfast.startRunner({ DRAIN_SECONDS: '0' })
+  const leaving = await holdfast.startRunner({ DRAIN_SECONDS: '0' })
   const runIds: string[] = []
   await frozen(staying, async () => {
     runIds.push(...(await Promise.all(Array.from({ length: 12 }, () => begun('/slow 8 a story')))))
@@ -95,8 +98,33 @@ test('a cancel that races the hand-back wins, whichever of them comes first', as
   }
 })
 
+test('a hand-back that finds a cancel stops the run instead', async () => {
+  const leaving = await holdfast.startRunner({ DRAIN_SECONDS: '0' })
+  await using stack = new AsyncDisposableStack()
+  const client = stack.adopt(new pg.Client({ connectionString: holdfast.databaseUrl }), (held) =>
+    held.end(),
+  )
+  await client.connect()
+  let runId = ''
+  await frozen(staying, async () => {
+    runId = await begun('/slow 8 a story')
+    // The cancel's transaction, held open until the drain has begun: nobody can have seen its mark before.
+    await client.query('BEGIN')
+    await client.query('UPDATE holdfast.runs SET cancel_requested_at = now() WHERE id = $1', [
+      runId,
+    ])
+    leaving.kill('SIGTERM')
+    await until('the drain hands back', () => leaving.log().includes('handing runs back'))
+    await client.query('COMMIT')
+    expect(await leaving.exited).toEqual({ code: 0, signal: null })
+    expect((await readRun(holdfast.url, runId)).state).toBe('stopped')
+  })
+  const { run } = await checkRun(holdfast.url, runId)
+  expect(outcomes(run)).toEqual(['stopped'])
+})
+
 test('a run that is being claimed as the drain begins is handed back as well', async () => {
-  leaving = await holdfast.startRunner({ DRAIN_SECONDS: '0' })
+  const leaving = await holdfast.startRunner({ DRAIN_SECONDS: '0' })
   const runIds: string[] = []
   await frozen(staying, async () => {
     const sent = await Promise.all(

@@ -67,7 +67,7 @@ test('nothing of a runner frozen past its lease is accepted, and it goes on to c
   second.say(...opening(second, 'Said by the heir. '))
   const wokenAt = performance.now()
   sleeper.kill('SIGCONT')
-  expect((await first.closed) - wokenAt).toBeLessThan(1500)
+  expect((await first.closed) - wokenAt).toBeLessThan(5000)
   second.finish()
   const [told, slow] = [await checkRun(url, remote.runId), await checkRun(url, demo.runId)]
   for (const { run } of [told, slow]) {

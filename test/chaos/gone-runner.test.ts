@@ -6,7 +6,7 @@ import { startHoldfast } from '../support/holdfast.ts'
 import { connect } from '../support/sql.ts'
 import { ownerOf, readRun, until } from './observe.ts'
 
-const KILLS = 5
+const KILLS = 3
 /** Far below the lease; what it really takes is a figure of the benchmark. */
 const TAKEOVER_MS_MAX = 5000
 

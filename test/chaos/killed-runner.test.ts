@@ -11,7 +11,7 @@ import { cancel, frozen, outcomes, ownerOf, readRun } from './observe.ts'
 const LEASE_MS = 2000
 /** A sweep comes every second, give or take a fifth; the rest is for a busy machine. */
 const SWEEP_MS = 1200
-const SLACK_MS = 1500
+const SLACK_MS = 6000
 
 let upstream: Upstream
 let holdfast: Holdfast

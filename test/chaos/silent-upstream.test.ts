@@ -7,7 +7,7 @@ import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
 import { opening, startUpstream, type Upstream } from '../support/upstream.ts'
 import { cancel, frozen, outcomes } from './observe.ts'
 
-const SOON_MS = 1000
+const SOON_MS = 3000
 
 let upstream: Upstream
 let holdfast: Holdfast

@@ -40,4 +40,6 @@ test('of fifty turns that each stop the one before, all but the last are stopped
   expect(checked.at(-1)?.text).toContain(
     `This is turn ${TURNS} of our conversation. You said: “the last”.`,
   )
+  // No turn was let in before the one it stopped had ended, only to be held off by the database.
+  for (const runner of holdfast.runners) expect(runner.log()).not.toContain('a claim failed')
 })

@@ -53,7 +53,8 @@ test('all runners are replaced one after the other under load, and no run fails 
   const sent = await Promise.all(Array.from({ length: 20 }, () => send(url, '/slow 3 carry on')))
   const readers = sent.map(({ runId }) => attach(url, runId))
   await Promise.all(readers.map((reader) => reader.seen(({ type }) => type.startsWith('TEXT_'))))
-  for (const runner of [...deployment.runners]) {
+  const old = deployment.runners.slice()
+  for (const runner of old) {
     expect(await runner.stop()).toBe(0)
     await deployment.startRunner()
   }

@@ -6,8 +6,9 @@ import { type Frame, readLog, request, send } from '../support/api.ts'
 import { type Attached, attach, type Checked, checkRun } from '../support/checker.ts'
 import { until } from '../support/readers.ts'
 import { type Deployment, type Runner, startDeployment } from './deployment.ts'
-import { LEASE_MS } from './release.ts'
 
+/** A lease, a sweep and a busy machine; how much sooner it really comes is a figure of the benchmark. */
+const TAKEOVER_MS = 8000
 const LOAD = 10
 const SENDERS = 5
 
@@ -78,7 +79,7 @@ test('the run of a runner that is killed in the middle of an answer goes on over
   await owner.kill()
   const killedAt = performance.now()
   await reader.seen(isAttempt(2))
-  expect(performance.now() - killedAt).toBeLessThan(LEASE_MS + 2000)
+  expect(performance.now() - killedAt).toBeLessThan(TAKEOVER_MS)
   expectTakenOver(await checkRun(deployment.url, runId), owner, reader)
   expect(await reader.held).toBeDefined()
   fleet = [...fleet.filter((each) => each !== owner), await deployment.startRunner()]

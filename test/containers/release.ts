@@ -4,7 +4,7 @@ import { inject } from 'vitest'
 import { type Container, startContainer } from './container.ts'
 import { imageOf, type Target } from './images.ts'
 
-export const LEASE_MS = 3000
+const LEASE_SECONDS = 3
 /** Short, so that a runner that is replaced hands runs back instead of seeing them end. */
 const DRAIN_SECONDS = 1
 export const JWT_SECRET = 'a secret that is long enough for HS256'
@@ -67,7 +67,7 @@ export function startRunner(network: StartedNetwork): Promise<Container> {
 }
 
 function image(target: Target, network: StartedNetwork): GenericContainer {
-  const settings = { LEASE_SECONDS: `${LEASE_MS / 1000}`, DRAIN_SECONDS: `${DRAIN_SECONDS}` }
+  const settings = { LEASE_SECONDS: `${LEASE_SECONDS}`, DRAIN_SECONDS: `${DRAIN_SECONDS}` }
   return new GenericContainer(imageOf(target))
     .withNetwork(network)
     .withEnvironment({ ...SERVICE, ...(target === 'runner' ? settings : {}) })

@@ -135,7 +135,7 @@ test('a deadline ends the run as deadline_exceeded and keeps what was said, as p
   })
   const lastedMs = Date.parse(String(run['finishedAt'])) - Date.parse(String(run['startedAt']))
   expect(lastedMs).toBeGreaterThanOrEqual(900)
-  expect(lastedMs).toBeLessThan(5000)
+  expect(lastedMs).toBeLessThan(15_000)
   const { body } = await request(`${holdfast.url}/conversations/${conversationId}`)
   expect(body['messages']).toMatchObject([
     { status: 'complete' },

