@@ -129,11 +129,11 @@ export async function endLeasesOf(store: Store, owner: string): Promise<number> 
   return ended.length
 }
 
-/** The first 63 bits of the boot id: a random one has no neighbour there. Positive, so that both halves add up. */
+/** The random half of the boot id, cut to 63 bits: positive, so that the two halves of a lock's key add up. */
 function lockKeyOf(bootId: string): string {
-  return BigInt.asUintN(63, BigInt(`0x${bootId.replaceAll('-', '').slice(0, 16)}`)).toString()
+  return BigInt.asUintN(63, BigInt(`0x${bootId.replaceAll('-', '').slice(16)}`)).toString()
 }
 
 function lockKeyIn(bootId: ReturnType<typeof sql>) {
-  return sql`(('x' || substr(replace(${bootId}::text, '-', ''), 1, 16))::bit(64)::bigint & 9223372036854775807)`
+  return sql`(('x' || substr(replace(${bootId}::text, '-', ''), 17, 16))::bit(64)::bigint & 9223372036854775807)`
 }

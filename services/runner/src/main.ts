@@ -1,9 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { type AgentsFile, BUILT_IN_AGENTS, defaultAgent, parseAgentsFile } from '@holdfast/protocol'
 import { asError, HoldfastError, shutdownRequested, wait } from '@holdfast/std'
-import { openStore, openWakeups, type Store, schemaStatus } from '@holdfast/store'
+import { newId, openStore, openWakeups, type Store, schemaStatus } from '@holdfast/store'
 import { type Logger, pino } from 'pino'
 import { createAgents } from './agents/create-agents.ts'
 import { parseConfig, type RunnerConfig } from './config.ts'
@@ -32,7 +31,6 @@ async function main() {
     outbound: { allow: config.outboundAllow, openMode: config.openMode },
   })
   const requested = shutdownRequested()
-  const bootId = randomUUID()
   const name = `${hostname()}/${process.pid}`
   const metrics = createMetrics()
 
@@ -66,6 +64,7 @@ async function main() {
             ready: async () => (await schemaStatus(store)) === 'current',
           }),
         )
+  const bootId = newId(store)
   await runRunner({
     config,
     store,

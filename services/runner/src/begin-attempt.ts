@@ -1,0 +1,62 @@
+import { backoffMs, HoldfastError, wait } from '@holdfast/std'
+import { type AttemptInput, type Claimed, readAttemptInput } from '@holdfast/store'
+import { type Attempt, openAttempt } from './attempt.ts'
+import { childLog, type ExecuteDeps } from './execute-deps.ts'
+import type { Instant } from './instant.ts'
+import type { HeldLease } from './lease-keeper.ts'
+
+/** Renews from the first moment; reads what the attempt begins with. `null`: lost before it began. */
+export async function beginAttempt(
+  deps: ExecuteDeps,
+  claimed: Claimed,
+  claimedAt: Instant,
+): Promise<Attempt | null> {
+  // Until the attempt exists there is nothing to tell but that it must not begin.
+  let early: 'cancel' | 'lost' | null = null
+  let listener = {
+    cancel: () => {
+      early ??= 'cancel'
+    },
+    lost: () => {
+      early = 'lost'
+    },
+  }
+  const held = deps.keeper.hold(claimed.lease, claimedAt, {
+    cancel: () => listener.cancel(),
+    lost: () => listener.lost(),
+  })
+  const input = await readInput(deps, claimed, held)
+  if (!input) {
+    held.release()
+    return null
+  }
+  const attempt = openAttempt({
+    ...deps,
+    claimed,
+    input,
+    held: (on) => {
+      listener = on
+      return held
+    },
+  })
+  if (early === 'lost') listener.lost()
+  if (early === 'cancel') listener.cancel()
+  return attempt
+}
+
+async function readInput(
+  deps: ExecuteDeps,
+  claimed: Claimed,
+  held: HeldLease,
+): Promise<AttemptInput | null> {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await readAttemptInput(deps.store, claimed.lease)
+    } catch (error) {
+      childLog(deps, claimed).warn({ err: error }, 'an attempt could not read its input')
+      const temporary = error instanceof HoldfastError && error.kind === 'unavailable'
+      if (!temporary || held.leftMs() <= 0) return null
+      await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
+    }
+  }
+}

@@ -1,0 +1,22 @@
+import type { Claimed, Store, Wakeups } from '@holdfast/store'
+import type { Logger } from 'pino'
+import type { Agent } from './agents/agent.ts'
+import type { Appender } from './appender.ts'
+import type { LeaseKeeper } from './lease-keeper.ts'
+import type { RunnerMetrics } from './metrics.ts'
+
+/** What executing a run takes. */
+export type ExecuteDeps = {
+  readonly store: Store
+  readonly wakeups: Pick<Wakeups, 'publish'>
+  readonly keeper: LeaseKeeper
+  readonly appender: Appender
+  readonly agents: ReadonlyMap<string, Agent>
+  readonly metrics: RunnerMetrics
+  readonly log: Logger
+}
+
+/** A log whose lines name the run and the attempt. */
+export function childLog(deps: ExecuteDeps, { lease }: Claimed): Logger {
+  return deps.log.child({ runId: lease.runId, epoch: lease.epoch })
+}
