@@ -119,7 +119,7 @@ test('a waiting turn is cancelled at once, and the others keep their places', as
   const third = await enqueue(conversationId, 'three')
   const answer = await cancel(second.runId)
   expect(answer).toMatchObject({
-    status: 200,
+    status: 202,
     body: { runId: second.runId, state: 'stopped', cancelRequestedAt: expect.any(String) },
   })
   const log = await readLog(holdfast.url, second.runId)

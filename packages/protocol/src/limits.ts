@@ -6,8 +6,8 @@ export const LIMITS = {
   conversationBytesMax: 8 << 20,
   /** Turns waiting behind the first unfinished one. */
   queuedTurnsMax: 20,
-  /** One event as JSON; a larger one ends the run with `limit_exceeded`. */
-  eventBytesMax: 8 << 20,
+  /** One event as JSON, a snapshot of a full conversation included; a larger one ends the run with `limit_exceeded`. */
+  eventBytesMax: 9 << 20,
   clientTurnIdCharsMax: 128,
   deadlineMsMax: 30 * 86_400_000,
   /** A flush of the appender over all its runs. */

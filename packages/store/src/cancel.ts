@@ -8,7 +8,7 @@ import { type Db, inTransaction, row, rows, type Store } from './store.ts'
 
 export type Cancelled =
   | {
-      /** `requested`: the owner, or the sweep, ends it. `ended`: this is its final state. */
+      /** `requested`: it was unfinished; its owner, the sweep, or this very call ends it. `ended`: it was over before. */
       readonly kind: 'requested' | 'ended'
       readonly runId: string
       readonly state: RunState
@@ -62,10 +62,15 @@ export async function cancelThread(
     store,
     sql<{ id: string }>`
       SELECT r.id FROM holdfast.conversations c JOIN holdfast.runs r ON r.conversation_id = c.id
-      JOIN holdfast.run_inputs i ON i.run_id = r.id
       WHERE c.tenant_id = ${principal.tenantId} AND c.user_id = ${principal.userId}
         AND c.external_id = ${threadId} AND c.deleted_at IS NULL
-        AND ${wireRunId === undefined ? sql`true` : sql`(i.wire_run_id = ${wireRunId} OR r.id::text = ${wireRunId})`}
+        AND ${
+          wireRunId === undefined
+            ? sql`true`
+            : sql`(r.id::text = ${wireRunId} OR EXISTS (
+            SELECT FROM holdfast.client_turns t WHERE t.tenant_id = r.tenant_id AND t.user_id = r.user_id
+              AND t.client_turn_id = ${wireRunId} AND t.run_id = r.id))`
+        }
       ORDER BY (r.state IN ('queued', 'running')) DESC,
         CASE WHEN r.state IN ('queued', 'running') THEN r.turn ELSE -r.turn END LIMIT 1`,
   )
@@ -91,9 +96,8 @@ export async function cancelLocked(
       SELECT id, conversation_id, state, cancel_requested_at FROM holdfast.runs WHERE id = ${runId}`,
   )
   if (!run) return { kind: 'not_found' }
-  return isTerminal(run.state)
-    ? { ...ended(run), nextRunId: finished?.nextRunId ?? null }
-    : { ...ended(run), kind: 'requested' }
+  const kind = isTerminal(run.state) && !finished ? 'ended' : 'requested'
+  return { ...ended(run), kind, nextRunId: finished?.nextRunId ?? null }
 }
 
 function ended(run: Found) {

@@ -45,7 +45,10 @@ async function findMessage(
         AND c.external_id = ${request.threadId} AND c.deleted_at IS NULL`,
   )
   const run = stored && (await readReceipt(store, stored.run_id))
-  return run ? { kind: 'repeated', run } : null
+  if (!run) return null
+  // From now on the new id names the same turn, also for a cancel.
+  await takeTurn(store, principal, request, run.runId)
+  return { kind: 'repeated', run }
 }
 
 async function readReceipt(store: Store, runId: string): Promise<RunReceipt | null> {
@@ -76,7 +79,7 @@ async function readReceipt(store: Store, runId: string): Promise<RunReceipt | nu
 
 /** Stores the turn; false: another request did so at the same moment. Waits for it to be decided. */
 export async function takeTurn(
-  db: Db,
+  db: Db | Store,
   principal: Principal,
   request: CreateRun,
   runId: string,

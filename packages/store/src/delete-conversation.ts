@@ -46,7 +46,7 @@ export async function deleteConversation(
     const cancelled: string[] = []
     for (const { id } of unfinished.toReversed()) {
       const outcome = await cancelLocked(store, db, { deletedAt: new Date() }, id)
-      if (outcome.kind === 'requested') cancelled.push(id)
+      if (outcome.kind === 'requested' && outcome.state === 'running') cancelled.push(id)
     }
     return { kind: 'deleted', cancelled }
   })

@@ -1,4 +1,5 @@
 import { type EndCause, endingOf } from '@holdfast/protocol'
+import { asError } from '@holdfast/std'
 import { sql } from 'kysely'
 import { endRun, type Finished } from './finish.ts'
 import { loadFold } from './fold-record.ts'
@@ -72,7 +73,12 @@ export async function endQueuedRun(
 }
 
 /** What the sweep did: ids of runs whose followers, or whose runners, have to be woken. */
-export type Swept = { readonly ended: readonly string[]; readonly due: readonly string[] }
+export type Swept = {
+  readonly ended: readonly string[]
+  readonly due: readonly string[]
+  /** Why some could not be ended; they are looked at again. */
+  readonly failed: readonly Error[]
+}
 
 /**
  * Ends queued runs that waited too long, passed their deadline, are out of attempts or carry a cancel mark.
@@ -92,24 +98,37 @@ export async function endOverdueQueued(store: Store, limit: number): Promise<Swe
   )
   const ended: string[] = []
   const due: string[] = []
-  for (const { id, conversation_id: conversationId } of overdue) {
-    const finished = await inTransaction(store, async (db) => {
-      const conversation = await lockConversation(db, conversationId)
-      const cause = await row(
-        db,
-        sql<Overdue>`
-          SELECT cancel_requested_at IS NOT NULL AS cancel, deadline_at <= clock_timestamp() AS deadline,
-            attempts_used >= max_attempts AS exhausted
-          FROM holdfast.runs WHERE id = ${id} AND state = 'queued' AND (queue_until <= clock_timestamp()
-            OR cancel_requested_at IS NOT NULL OR attempts_used >= max_attempts)`,
-      )
-      if (!conversation || !cause) return null
-      return await endQueuedRun(store, db, conversation, id, causeOf(cause))
-    })
-    if (finished) ended.push(id)
-    if (finished?.nextRunId) due.push(finished.nextRunId)
+  const failed: Error[] = []
+  for (const run of overdue) {
+    try {
+      const finished = await endOverdue(store, run)
+      if (finished) ended.push(run.id)
+      if (finished?.nextRunId) due.push(finished.nextRunId)
+    } catch (error) {
+      // One that cannot be ended now must not keep the others from it.
+      failed.push(asError(error))
+    }
   }
-  return { ended, due }
+  return { ended, due, failed }
+}
+
+async function endOverdue(
+  store: Store,
+  { id, conversation_id: conversationId }: { id: string; conversation_id: string },
+) {
+  return await inTransaction(store, async (db) => {
+    const conversation = await lockConversation(db, conversationId)
+    const cause = await row(
+      db,
+      sql<Overdue>`
+        SELECT cancel_requested_at IS NOT NULL AS cancel, deadline_at <= clock_timestamp() AS deadline,
+          attempts_used >= max_attempts AS exhausted
+        FROM holdfast.runs WHERE id = ${id} AND state = 'queued' AND (queue_until <= clock_timestamp()
+          OR cancel_requested_at IS NOT NULL OR attempts_used >= max_attempts)`,
+    )
+    if (!conversation || !cause) return null
+    return await endQueuedRun(store, db, conversation, id, causeOf(cause))
+  })
 }
 
 type Overdue = { cancel: boolean; deadline: boolean | null; exhausted: boolean }

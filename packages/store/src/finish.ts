@@ -105,7 +105,11 @@ async function writeMessages(db: Db, run: EndableRun, ending: RunEnding) {
       sql`INSERT INTO holdfast.conversation_messages
             (conversation_id, turn, index, tenant_id, run_id, message_id, role, status, message)
           SELECT ${run.conversationId}::uuid, ${run.turn}::int, m.k, ${run.tenantId}, ${run.runId}::uuid,
-            m.id, m.role, m.status, m.message::json
+            -- A later turn may have brought the same id; what readers saw stays as it is.
+            CASE WHEN EXISTS (SELECT FROM holdfast.conversation_messages x
+                              WHERE x.conversation_id = ${run.conversationId}::uuid AND x.message_id = m.id)
+              THEN m.id || ':' || ${run.runId} ELSE m.id END,
+            m.role, m.status, m.message::json
           FROM unnest(${ending.messages.map(({ message }) => message.id)}::text[],
                       ${ending.messages.map(({ message }) => message.role)}::text[],
                       ${ending.messages.map(({ status }) => status)}::text[], ${texts}::text[])

@@ -48,7 +48,10 @@ export type FencedRun = {
 export const FENCED = { kind: 'fenced' } as const
 export type Fenced = typeof FENCED
 
-/** I1's condition, in one place. `clock_timestamp()`, not `now()`: a statement may have waited for a lock. */
+/**
+ * I1's condition, in one place. `clock_timestamp()`, not `now()`: the statement may be late in its transaction. Behind
+ * somebody who only locks the row it may have been judged up to a lock limit earlier; nobody can have taken over meanwhile.
+ */
 export function holds(lease: Pick<Lease, 'runId' | 'epoch'>, table = 'r'): RawBuilder<boolean> {
   const run = sql.raw(table)
   return sql<boolean>`${run}.id = ${lease.runId} AND ${run}.execution_epoch = ${lease.epoch}

@@ -1,6 +1,5 @@
-import { asError, backoffMs, wait, within } from '@holdfast/std'
 import { sql } from 'kysely'
-import pg from 'pg'
+import { keepSession } from './kept-session.ts'
 import { rows, type Store } from './store.ts'
 
 /**
@@ -8,9 +7,6 @@ import { rows, type Store } from './store.ts'
  * closes its sockets, so the lock is gone long before its leases are.
  */
 export type Presence = AsyncDisposable
-
-const PROBE_EVERY_MS = 5000
-const PROBE_ANSWER_MS = 3000
 
 /** Holds the session for as long as it is wanted; when it is cut, takes it again at once. */
 export function holdPresence(options: {
@@ -20,63 +16,12 @@ export function holdPresence(options: {
   applicationName: string
   onError: (error: Error) => void
 }): Presence {
-  const stopping = new AbortController()
-
-  async function hold(): Promise<void> {
-    const client = new pg.Client({
-      connectionString: options.databaseUrl,
-      application_name: options.applicationName,
-      connectionTimeoutMillis: 2000,
-      keepAlive: true,
-    })
-    const over = Promise.withResolvers<void>()
-    over.promise.catch(() => undefined)
-    client.on('error', over.reject)
-    client.on('end', () => over.resolve())
-    const onStop = () => over.resolve()
-    stopping.signal.addEventListener('abort', onStop, { once: true })
-    let probe: NodeJS.Timeout | undefined
-    try {
-      await client.connect()
+  return keepSession({
+    ...options,
+    async setUp(client) {
       await client.query('SELECT pg_advisory_lock($1)', [lockKeyOf(options.bootId)])
-      probe = setInterval(() => {
-        // A session that died without a word is only noticed by asking it.
-        within(PROBE_ANSWER_MS, client.query('SELECT 1'))
-          .then((answer) => {
-            if (!answer) over.reject(new Error('the presence session does not answer'))
-          })
-          .catch(over.reject)
-      }, PROBE_EVERY_MS)
-      await over.promise
-    } finally {
-      clearInterval(probe)
-      stopping.signal.removeEventListener('abort', onStop)
-      await within(
-        500,
-        client.end().catch(() => undefined),
-      )
-    }
-  }
-
-  async function holdOn() {
-    for (let tries = 0; !stopping.signal.aborted; tries += 1) {
-      const heldAt = performance.now()
-      await hold().catch((error: unknown) => {
-        if (!stopping.signal.aborted) options.onError(asError(error))
-      })
-      if (performance.now() - heldAt > PROBE_EVERY_MS) tries = 0
-      const pauseMs = tries === 0 ? 0 : backoffMs(tries, { baseMs: 20, capMs: 1000 })
-      await wait(pauseMs, stopping.signal).catch(() => undefined)
-    }
-  }
-
-  const holding = holdOn()
-  return {
-    async [Symbol.asyncDispose]() {
-      stopping.abort()
-      await holding
     },
-  }
+  })
 }
 
 export type OwnersSeen = {

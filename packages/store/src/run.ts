@@ -111,7 +111,7 @@ function select(condition: RawBuilder<unknown>, limit: number) {
     SELECT r.*, i.thread_id, x.result, x.usage,
       (SELECT json_agg(json_build_object('epoch', a.epoch, 'runner', a.runner,
                 'startedAt', a.started_at, 'endedAt', a.ended_at, 'outcome', a.outcome) ORDER BY a.epoch)
-       FROM holdfast.run_attempts a WHERE a.run_id = r.id) AS attempts
+       FROM holdfast.run_attempts a WHERE a.run_id = r.id AND a.reason <> 'ending') AS attempts
     FROM holdfast.runs r
     JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
     JOIN holdfast.run_inputs i ON i.run_id = r.id

@@ -56,22 +56,24 @@ export async function registerRunner(
     store,
     sql`INSERT INTO holdfast.runners (boot_id, name, pid, agents, capacity, metrics_url)
         VALUES (${runner.bootId}, ${runner.name}, ${runner.pid}, ${runner.agents}::text[], ${runner.capacity},
-                ${runner.metricsUrl})`,
+                ${runner.metricsUrl})
+        ON CONFLICT (boot_id) DO UPDATE SET last_seen = clock_timestamp()`,
   )
 }
 
-/** Says that a runner is there. Its leases are renewed elsewhere. */
+/** Says that a runner is there; false: others took it for gone, and it has to register again. */
 export async function touchRunner(
   store: Store,
   bootId: string,
   now: { readonly running: number; readonly draining: boolean },
-): Promise<void> {
-  await rows(
+): Promise<boolean> {
+  const touched = await rows(
     store,
     sql`UPDATE holdfast.runners
         SET last_seen = clock_timestamp(), running = ${now.running}, draining = ${now.draining}
-        WHERE boot_id = ${bootId}`,
+        WHERE boot_id = ${bootId} RETURNING boot_id`,
   )
+  return touched.length > 0
 }
 
 /** A runner that has ended, or one that was not seen for `silentMs`, is no runner any more. */

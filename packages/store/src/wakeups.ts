@@ -1,5 +1,6 @@
-import { asError, backoffMs, wait, within } from '@holdfast/std'
+import { asError, wait, within } from '@holdfast/std'
 import pg from 'pg'
+import { keepSession } from './kept-session.ts'
 
 /** `queue`: there is work. `cancel`: look at these runs' marks. `events`: these logs have grown. */
 export type Topic = 'queue' | 'cancel' | 'events'
@@ -18,8 +19,6 @@ export type Wakeups = AsyncDisposable & {
 }
 
 const COALESCE_MS = 5
-const PROBE_EVERY_MS = 5000
-const PROBE_ANSWER_MS = 3000
 /** A NOTIFY payload stays below 8000 bytes. */
 const IDS_PER_NOTIFY = 200
 const TOPICS: readonly Topic[] = ['queue', 'cancel', 'events']
@@ -42,52 +41,25 @@ export function openWakeups(options: {
     for (const onWake of subscribers.get(topic) ?? []) onWake(runIds)
   }
 
-  async function listen(attempt: number): Promise<void> {
-    const client = new pg.Client({
-      connectionString: options.databaseUrl,
-      application_name: `${options.applicationName} listen`,
-      connectionTimeoutMillis: 5000,
-      keepAlive: true,
-    })
-    const lost = Promise.withResolvers<void>()
-    client.on('error', (error) => lost.reject(error))
-    client.on('end', () => lost.resolve())
-    client.on('notification', ({ channel, payload }) => {
-      const topic = TOPICS.find((each) => channel === `holdfast_${each}`)
-      if (topic) tell(topic, payload ? payload.split(',') : null)
-    })
-    const onStop = () => lost.resolve()
-    stopping.signal.addEventListener('abort', onStop, { once: true })
-    const probe = setInterval(() => {
-      // A session that died without a word is only noticed by asking it.
-      within(PROBE_ANSWER_MS, client.query('SELECT 1'))
-        .then((answer) => {
-          if (!answer) lost.reject(new Error('the LISTEN session does not answer'))
-        })
-        .catch(lost.reject)
-    }, PROBE_EVERY_MS)
-    try {
-      await client.connect()
+  const listener = keepSession({
+    databaseUrl: options.databaseUrl,
+    applicationName: `${options.applicationName} listen`,
+    async setUp(client) {
+      client.on('notification', ({ channel, payload }) => {
+        const topic = TOPICS.find((each) => channel === `holdfast_${each}`)
+        if (topic) tell(topic, payload ? payload.split(',') : null)
+      })
       for (const topic of TOPICS) await client.query(`LISTEN holdfast_${topic}`)
+    },
+    up() {
       listening = true
-      attempt = 0
       for (const topic of TOPICS) tell(topic, null)
-      await lost.promise
-    } catch (error) {
-      if (!stopping.signal.aborted) options.onError(asError(error))
-    } finally {
+    },
+    down() {
       listening = false
-      clearInterval(probe)
-      stopping.signal.removeEventListener('abort', onStop)
-      lost.promise.catch(() => undefined)
-      await close(client)
-    }
-    if (stopping.signal.aborted) return
-    await wait(backoffMs(attempt, { baseMs: 200, capMs: 5000 }), stopping.signal).catch(() => {})
-    if (!stopping.signal.aborted) await listen(attempt + 1)
-  }
-
-  const listener = listen(0)
+    },
+    onError: options.onError,
+  })
   return {
     publish: publisher.publish,
     subscribe(topic, onWake) {
@@ -100,7 +72,7 @@ export function openWakeups(options: {
     async [Symbol.asyncDispose]() {
       await publisher.flush()
       stopping.abort()
-      await listener
+      await listener[Symbol.asyncDispose]()
       await publisher.close()
     },
   }

@@ -68,8 +68,10 @@ export function openQueue(lease: Lease, base: number, listener: LogListener): Qu
 /** The attempt's view of a queue. `touched` says that there is something to flush, and whether it is urgent. */
 export function runLog(queue: Queue, touched: (urgent: boolean) => void): RunLog {
   async function until(condition: () => boolean) {
-    while (!condition()) {
+    for (;;) {
+      // A closed queue is empty as well, but what it held did not become durable.
       if (queue.closed) throw queue.closed
+      if (condition()) return
       await new Promise<void>((resolve) => queue.waiting.add(resolve))
     }
   }

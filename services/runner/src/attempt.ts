@@ -30,6 +30,17 @@ export type Attempt = {
 }
 
 const SAVE_EVERY_EVENTS = 100
+const SAVE_EVERY_BYTES = 256 << 10
+
+/** What becomes part of the stored messages. */
+const ADDS_TO_MESSAGES: ReadonlySet<string> = new Set([
+  'TEXT_MESSAGE_CONTENT',
+  'TOOL_CALL_ARGS',
+  'TOOL_CALL_RESULT',
+  'REASONING_MESSAGE_CONTENT',
+  'ACTIVITY_SNAPSHOT',
+  'ACTIVITY_DELTA',
+])
 
 /** Joins lease, log and abort of an attempt. From here on whoever loses the lease loses the log too. */
 export function openAttempt(options: {
@@ -48,6 +59,7 @@ export function openAttempt(options: {
   let abortedAtMs: number | null = null
   let visible = false
   let bytes = input.conversationBytes
+  let unsavedBytes = 0
 
   function abort(cause: AbortCause) {
     if (controller.signal.aborted) return
@@ -99,8 +111,11 @@ export function openAttempt(options: {
     async emit(events) {
       controller.signal.throwIfAborted()
       for (const event of events) {
-        const size = 'delta' in event && typeof event.delta === 'string' ? event.delta.length : 0
-        bytes += size
+        const size = bytesOf(event)
+        // A snapshot is the whole conversation again; the rest adds to it.
+        if (event.type === 'MESSAGES_SNAPSHOT') bytes = size
+        else if (ADDS_TO_MESSAGES.has(event.type)) bytes += size
+        unsavedBytes += size
         if (size > LIMITS.eventBytesMax || bytes > LIMITS.conversationBytesMax) {
           throw new AgentFailure('limit_exceeded', 'the conversation passed its size limit')
         }
@@ -110,8 +125,11 @@ export function openAttempt(options: {
     },
     async save() {
       const sequence = log.sequence
-      if (sequence - savedSequence < SAVE_EVERY_EVENTS || controller.signal.aborted) return
+      const grown =
+        sequence - savedSequence >= SAVE_EVERY_EVENTS || unsavedBytes >= SAVE_EVERY_BYTES
+      if (!grown || sequence === savedSequence || controller.signal.aborted) return
       savedSequence = sequence
+      unsavedBytes = 0
       await saveFold(store, claimed.lease, sequence, fold)
     },
     close() {
@@ -119,4 +137,9 @@ export function openAttempt(options: {
       held.release()
     },
   }
+}
+
+function bytesOf(event: AgUiEvent): number {
+  const { delta } = event as { delta?: unknown }
+  return Buffer.byteLength(typeof delta === 'string' ? delta : JSON.stringify(event))
 }

@@ -25,7 +25,7 @@ export async function beginAttempt(
     cancel: () => listener.cancel(),
     lost: () => listener.lost(),
   })
-  const input = await readInput(deps, claimed, held)
+  const input = await readInput(deps, claimed, held, () => early !== null)
   if (!input) {
     held.release()
     return null
@@ -44,10 +44,14 @@ export async function beginAttempt(
   return attempt
 }
 
+/** Also a run that is only to be ended gets so long. */
+const READ_MS_MIN = 10_000
+
 async function readInput(
   deps: ExecuteDeps,
   claimed: Claimed,
   held: HeldLease,
+  stopped: () => boolean,
 ): Promise<AttemptInput | null> {
   for (let tries = 0; ; tries += 1) {
     try {
@@ -55,7 +59,10 @@ async function readInput(
     } catch (error) {
       childLog(deps, claimed).warn({ err: error }, 'an attempt could not read its input')
       const temporary = error instanceof HoldfastError && error.kind === 'unavailable'
-      if (!temporary || held.leftMs() <= 0) return null
+      const waitedMs = performance.now() - claimed.sentAtMs
+      const late = waitedMs >= Math.max(READ_MS_MIN, claimed.deadlineLeftMs)
+      // The lease is let go; whoever takes over next ends the run if its deadline or its attempts are used up.
+      if (!temporary || late || stopped() || held.leftMs() <= 0) return null
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }

@@ -51,24 +51,20 @@ export async function endRun(
 
 /** Writes down how the attempt ended: what was delivered first, then the end or the release. */
 async function record(deps: ExecuteDeps, attempt: Attempt, outcome: Outcome): Promise<void> {
-  if (outcome.kind === 'lost') {
+  const refused = await attempt.log.settled().then(() => null, asError)
+  // However the agent ended: events that were dropped with the lease must not be missing in a success.
+  if (outcome.kind === 'lost' || hasLost(attempt)) {
     deps.metrics.leasesLost.inc()
-    deps.log.warn('the lease was lost; the attempt stopped')
+    deps.log.warn({ err: refused }, 'the lease was lost; the attempt stopped')
     return
   }
-  try {
-    await attempt.log.settled()
-  } catch (error) {
-    const { lease } = attempt.claimed
-    if (abortCauseOf(attempt.signal) === 'lease_lost' || attempt.held.leftMs() <= 0) {
-      deps.metrics.leasesLost.inc()
-      deps.log.warn({ err: error, runId: lease.runId }, 'the last events could not be written')
-      return
-    }
-    deps.log.error({ err: asError(error) }, 'events were refused by the database')
+  if (refused) {
+    deps.log.error({ err: refused }, 'events were refused by the database')
     await finishAttempt(deps, attempt, { kind: 'error', code: 'internal' })
-    return
-  }
-  if (outcome.kind === 'release') await releaseAttempt(deps, attempt, outcome)
+  } else if (outcome.kind === 'release') await releaseAttempt(deps, attempt, outcome)
   else await finishAttempt(deps, attempt, outcome.cause)
+}
+
+function hasLost({ signal, held }: Attempt): boolean {
+  return abortCauseOf(signal) === 'lease_lost' || held.leftMs() <= 0
 }

@@ -29,6 +29,8 @@ export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCaus
   const { lease } = attempt.claimed
   const { log } = deps
   let plain = false
+  // The keeper goes on renewing, so the section needs an end of its own.
+  const untilMs = performance.now() + sectionMs(attempt)
   for (let tries = 0; ; tries += 1) {
     const sequence = attempt.log.sequence
     try {
@@ -43,10 +45,16 @@ export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCaus
       // Data that cannot be stored must not keep a run from ending: then it ends without its messages.
       plain = !temporary
       log.warn({ err: error, tries, plain }, 'the terminal write failed')
-      if (attempt.held.leftMs() <= 0) return unfinished(deps, attempt, asError(error))
+      if (attempt.held.leftMs() <= 0 || performance.now() > untilMs)
+        return unfinished(deps, attempt, asError(error))
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }
+}
+
+/** The lease that is left at its beginning, but never less than some tries take. */
+export function sectionMs(attempt: Attempt): number {
+  return Math.max(5000, attempt.held.leftMs())
 }
 
 function decideEnding(

@@ -159,7 +159,7 @@ async function touch() {
   if (presenceSentAt && elapsedMs(presenceSentAt) < Math.min(5000, renewEveryMs)) return
   presenceSentAt = now()
   try {
-    await touchRunner(store, data.bootId, presence)
+    if (!(await touchRunner(store, data.bootId, presence))) tell({ kind: 'forgotten' })
   } catch (error) {
     tell({ kind: 'trouble', message: asError(error).message })
   }

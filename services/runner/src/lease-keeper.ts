@@ -33,6 +33,7 @@ export function leaseKeeper(options: {
   bootId: string
   leaseMs: number
   onTrouble: (message: string) => void
+  onForgotten: () => void
 }): LeaseKeeper {
   const { leaseMs } = options
   const beat = new Int32Array(new SharedArrayBuffer(4))
@@ -68,6 +69,9 @@ export function leaseKeeper(options: {
         // The abort was delivered: listeners have run, sockets are being destroyed.
         tell({ kind: 'aborted', runId: message.runId, epoch: message.epoch })
         break
+      case 'forgotten':
+        options.onForgotten()
+        break
       case 'trouble':
         options.onTrouble(message.message)
         break
@@ -81,7 +85,7 @@ export function leaseKeeper(options: {
     name: 'lease keeper',
     failed,
     async start() {
-      const { onTrouble: _, ...data } = options
+      const { onTrouble: _trouble, onForgotten: _forgotten, ...data } = options
       worker = new Worker(threadFile(), {
         workerData: { ...data, heartbeat: beat.buffer } satisfies KeeperData,
         name: 'lease keeper',

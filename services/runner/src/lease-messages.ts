@@ -16,6 +16,8 @@ export type FromKeeper =
   /** `fenced`: the database says so. `limit`: it could not be asked in time. */
   | { kind: 'lost'; runId: string; epoch: number; why: 'fenced' | 'limit' }
   | { kind: 'trouble'; message: string }
+  /** Others took this runner for gone: it has to register again. */
+  | { kind: 'forgotten' }
   | { kind: 'stopped' }
 
 export type KeeperData = {

@@ -9,7 +9,7 @@ export function createMetrics() {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
-  return {
+  const metrics = {
     registry,
     running: new Gauge({
       name: 'holdfast_runner_running',
@@ -87,4 +87,10 @@ export function createMetrics() {
       registers,
     }),
   }
+  // So that a first one is seen as a step from zero.
+  metrics.takeovers.inc({ reason: 'lease' }, 0)
+  for (const operation of ['append', 'finish', 'hand_back', 'retry']) {
+    metrics.staleWrites.inc({ operation }, 0)
+  }
+  return metrics
 }

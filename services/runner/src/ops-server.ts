@@ -27,7 +27,8 @@ export async function openOpsServer(options: {
     },
   }
   const server = createServer((request, response) => {
-    const answer = answers[new URL(request.url ?? '/', 'http://runner').pathname]
+    const [path = '/'] = (request.url ?? '/').split('?', 1)
+    const answer = Object.hasOwn(answers, path) ? answers[path] : undefined
     const answering = answer && request.method === 'GET' ? answer() : notFound()
     answering.then(
       ({ status, type, body }) => response.writeHead(status, { 'content-type': type }).end(body),

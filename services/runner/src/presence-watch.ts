@@ -1,5 +1,11 @@
 import { type Loop, loop } from '@holdfast/std'
-import { endLeasesOf, lookForOwners, type OwnersSeen, type Store } from '@holdfast/store'
+import {
+  endLeasesOf,
+  lookForOwners,
+  type OwnersSeen,
+  removeRunner,
+  type Store,
+} from '@holdfast/store'
 
 /** Between two looks; absence needs two, and this long, so that a session that was cut has time to come back. */
 const LOOK_EVERY_MS = 300
@@ -19,46 +25,59 @@ export function presenceWatch(options: {
   onError: (error: Error) => void
 }): Loop {
   const { store } = options
-  const judge = absenceJudge(options)
+  const absence = absenceJudge(options)
   return loop({
     name: 'presence watch',
     everyMs: LOOK_EVERY_MS,
     onError: options.onError,
     async round() {
-      for (const gone of judge(await lookForOwners(store), performance.now())) {
-        options.onGone(gone, await endLeasesOf(store, gone))
+      for (const owner of absence.look(await lookForOwners(store), performance.now())) {
+        const leases = await endLeasesOf(store, owner)
+        // Rows that were locked are left for the next look; nobody is forgotten before all are ended.
+        if (leases > 0) options.onGone(owner, leases)
+        else {
+          // One that lives all the same registers again.
+          await removeRunner(store, { bootId: owner })
+          absence.forget(owner)
+        }
       }
     },
   })
 }
 
-/** The judgement alone: given each look and its moment (monotonic ms), who is gone. Each owner is named once. */
+/** The judgement alone: given each look and its moment (monotonic ms), who is gone, until that one is forgotten. */
 export function absenceJudge(options: { bootId: string; leaseMs: number }) {
   const seen = new Set<string>()
   const absentSince = new Map<string, number>()
   let serverStartedAt = ''
 
-  return (look: OwnersSeen, atMs: number): string[] => {
-    if (look.serverStartedAt !== serverStartedAt) {
-      serverStartedAt = look.serverStartedAt
+  function look(now: OwnersSeen, atMs: number): string[] {
+    if (now.serverStartedAt !== serverStartedAt) {
+      serverStartedAt = now.serverStartedAt
       seen.clear()
       absentSince.clear()
     }
-    for (const owner of look.present) {
+    for (const owner of now.present) {
       seen.add(owner)
       absentSince.delete(owner)
     }
     const gone: string[] = []
-    for (const owner of look.absent) {
+    for (const owner of now.absent) {
       if (!seen.has(owner) || owner === options.bootId) continue
       const since = absentSince.get(owner)
       if (since === undefined) absentSince.set(owner, atMs)
-      else if (atMs - since >= ABSENT_MS && look.upMs >= options.leaseMs / 3) {
+      else if (atMs - since >= ABSENT_MS && now.upMs >= options.leaseMs / 3) {
         gone.push(owner)
-        seen.delete(owner)
-        absentSince.delete(owner)
       }
     }
     return gone
+  }
+
+  return {
+    look,
+    forget(owner: string) {
+      seen.delete(owner)
+      absentSince.delete(owner)
+    },
   }
 }

@@ -3,7 +3,7 @@ import { backoffMs, wait } from '@holdfast/std'
 import { recordStaleWrite, releaseRun } from '@holdfast/store'
 import type { Attempt } from './attempt.ts'
 import type { ExecuteDeps } from './execute-deps.ts'
-import { finishAttempt } from './finish.ts'
+import { finishAttempt, sectionMs } from './finish.ts'
 import type { Outcome } from './outcome.ts'
 
 /** Gives the run back, until the lease's end; a cancel that came first wins and ends it. */
@@ -15,6 +15,7 @@ export async function releaseAttempt(
   const { lease } = attempt.claimed
   const closers = closingEvents(attempt.fold, { answerTools: false, mintId: () => '' })
   const fold = foldEvents(attempt.fold, closers)
+  const untilMs = performance.now() + sectionMs(attempt)
   for (let tries = 0; ; tries += 1) {
     try {
       const released = await releaseRun(deps.store, lease, attempt.log.sequence, {
@@ -43,7 +44,7 @@ export async function releaseAttempt(
       }
     } catch (error) {
       deps.log.warn({ err: error, command, tries }, 'the run could not be given back yet')
-      if (attempt.held.leftMs() <= 0) return
+      if (attempt.held.leftMs() <= 0 || performance.now() > untilMs) return
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }

@@ -51,6 +51,13 @@ export async function runRunner(options: {
   const onError = (what: string) => (error: Error) => log.warn({ err: error }, `${what} failed`)
   let draining = false
 
+  async function register() {
+    const { name, metricsUrl, agentRecords } = options
+    const capacity = config.concurrency
+    const record = { bootId, name, pid: process.pid, agents: agentNames, capacity, metricsUrl }
+    await registerRunner(store, record, agentRecords)
+  }
+
   await using stack = new AsyncDisposableStack()
   const keeper = leaseKeeper({
     databaseUrl: config.directUrl,
@@ -58,6 +65,9 @@ export async function runRunner(options: {
     bootId,
     leaseMs: config.leaseMs,
     onTrouble: (message) => log.warn({ message }, 'leases could not be renewed'),
+    onForgotten() {
+      if (!draining) register().catch(onError('registering again'))
+    },
   })
   const appender = stack.use(
     openAppender({
@@ -98,24 +108,15 @@ export async function runRunner(options: {
     ...common,
     wakeups,
     metrics,
-    end: (claimed: Claimed & { cause: EndingCause }, claimedAt: Instant) =>
-      active.add(claimed.lease.runId, () => endRun(deps, claimed, claimedAt)),
+    end: (claimed: Claimed & { cause: EndingCause }, claimedAt: Instant) => {
+      active.get(claimed.lease.runId)?.abort('lease_lost')
+      active.add(claimed.lease.runId, () => endRun(deps, claimed, claimedAt))
+    },
     onError: onError('a sweep'),
   })
 
   await syncClock(store)
-  await registerRunner(
-    store,
-    {
-      bootId,
-      name: options.name,
-      pid: process.pid,
-      agents: agentNames,
-      capacity: config.concurrency,
-      metricsUrl: options.metricsUrl,
-    },
-    options.agentRecords,
-  )
+  await register()
   const services: Service[] = [
     keeper,
     housekeeping({

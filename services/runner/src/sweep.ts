@@ -66,7 +66,8 @@ export function sweep(options: {
       if (signal.aborted) return
       await endExpired()
       if (signal.aborted) return
-      const { ended, due } = await endOverdueQueued(store, ROWS_A_SWEEP)
+      const { ended, due, failed } = await endOverdueQueued(store, ROWS_A_SWEEP)
+      failed.forEach(options.onError)
       wakeups.publish('events', ended)
       sweeps += 1
       const missed = sweeps % HEADS_EVERY_SWEEPS === 0 ? await unparkMissedHeads(store) : []

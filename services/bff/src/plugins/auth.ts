@@ -112,7 +112,9 @@ function bearerToken(request: FastifyRequest): string | undefined {
 function sameSite(request: FastifyRequest, config: BffConfig): boolean {
   const { origin } = request.headers
   if (origin === undefined) {
-    return config.auth.mode === 'open' || request.headers['sec-fetch-site'] === 'same-origin'
+    // A browser sends an Origin with what changes something; who sends neither header is none.
+    const site = request.headers['sec-fetch-site']
+    return site === undefined || site === 'same-origin'
   }
   return config.corsOrigins.includes(origin) || URL.parse(origin)?.host === request.headers.host
 }

@@ -66,6 +66,7 @@ export async function runAgentInput(
   if (outcome.kind === 'invalid') throw invalidRequest(outcome.errors)
   const { input } = outcome
   const { onActive = 'cancel' } = parseBody(OnActiveQuery, request.query)
+  const given = cursorOf(request)
   if (bff.streams.draining) {
     throw new HoldfastError('unavailable', 'overloaded', 'This process is about to end.')
   }
@@ -80,11 +81,17 @@ export async function runAgentInput(
     tools: input.tools,
     context: input.context,
     ...(agent === undefined ? {} : { agent }),
-    ...(input.state === undefined ? {} : { state: input.state }),
+    ...(isEmptyState(input.state) ? {} : { state: input.state }),
     ...(input.forwardedProps === undefined ? {} : { forwardedProps: input.forwardedProps }),
   })
   reply.header('x-holdfast-run-id', run.runId)
   reply.header('x-holdfast-conversation-id', run.conversationId)
-  const cursor = cursorOf(request) ?? (kind === 'created' ? 0 : undefined)
-  return streamEvents(bff, request, reply, run.runId, cursor)
+  // A cursor can only be of a log that its client has seen.
+  return streamEvents(bff, request, reply, run.runId, kind === 'created' ? 0 : given)
+}
+
+/** Stock clients begin with `{}`: a fresh one must not erase what the conversation has. */
+function isEmptyState(state: unknown): boolean {
+  if (state === undefined || state === null) return true
+  return typeof state === 'object' && !Array.isArray(state) && Object.keys(state).length === 0
 }

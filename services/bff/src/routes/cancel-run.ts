@@ -31,24 +31,28 @@ export function cancelRunRoute(app: FastifyInstance, bff: Bff): void {
       const left = new AbortController()
       request.raw.socket.once('close', () => left.abort())
       const ended = await untilEnded(bff, principal, outcome.runId, waitMs, left.signal)
-      return sendReceipt(reply, ended ?? outcome)
+      return ended ? sendReceipt(reply, 200, ended) : sendReceipt(reply, 202, outcome)
     },
   })
 }
 
-/** 202 while the run has still to end, 200 with the final state when it has. */
+/** 202 for a run that was unfinished, also when this call could end it; 200 with the final state of one that was over. */
 export function sendCancelOutcome(bff: Bff, reply: FastifyReply, outcome: CancelOutcome) {
   if (outcome.kind === 'not_found') throw notFound()
   announce(bff, outcome)
-  return sendReceipt(reply, outcome)
+  return sendReceipt(reply, outcome.kind === 'ended' ? 200 : 202, outcome)
 }
 
-function sendReceipt(reply: FastifyReply, { runId, state, cancelRequestedAt }: CancelReceipt) {
-  return reply.code(isTerminal(state) ? 200 : 202).send({ runId, state, cancelRequestedAt })
+function sendReceipt(
+  reply: FastifyReply,
+  status: 200 | 202,
+  { runId, state, cancelRequestedAt }: CancelReceipt,
+) {
+  return reply.code(status).send({ runId, state, cancelRequestedAt })
 }
 
 function announce({ wakeups }: Bff, outcome: Exclude<CancelOutcome, { kind: 'not_found' }>): void {
-  if (outcome.kind === 'requested') {
+  if (!isTerminal(outcome.state)) {
     wakeups.publish('cancel', [outcome.runId])
     return
   }

@@ -12,7 +12,14 @@ const leaseMs = Number(lease)
 const applicationName = 'holdfast hold and block'
 const owner = randomUUID()
 const store = openStore({ databaseUrl, applicationName, poolMax: 1 })
-const keeper = leaseKeeper({ databaseUrl, applicationName, bootId: owner, leaseMs, onTrouble: say })
+const keeper = leaseKeeper({
+  databaseUrl,
+  applicationName,
+  bootId: owner,
+  leaseMs,
+  onTrouble: say,
+  onForgotten: () => undefined,
+})
 await keeper.start()
 
 let claimedAt = now()

@@ -14,6 +14,9 @@ export type RunIds = {
   readonly history: ReadonlySet<string>
 }
 
+/** What an index can hold in any alphabet. */
+const ID_CHARS_MAX = 256
+
 /** Which ids of an upstream may stand in the log: those that this conversation has never seen. */
 export function createRunIds(
   run: Pick<AgentRun, 'runId' | 'epoch' | 'usedIds' | 'history'>,
@@ -35,7 +38,7 @@ export function createRunIds(
   function take(wanted: string, ...spaces: Set<string>[]): string {
     const isFree = (id: string) => !before.has(id) && !spaces.some((space) => space.has(id))
     let id = wanted
-    while (id === '' || !isFree(id)) id = mint()
+    while (id === '' || id.length > ID_CHARS_MAX || !isFree(id)) id = mint()
     for (const space of spaces) space.add(id)
     return id
   }
