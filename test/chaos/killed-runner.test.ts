@@ -194,7 +194,7 @@ test('a run that takes its runner with it every time ends when its attempts are 
   const { run } = await checkRun(url, runId)
   expect(run).toMatchObject({ state: 'failed', error: { code: 'attempts_exhausted' } })
   expect(run.attemptsUsed).toBe(2)
-  expect(outcomes(run)).toEqual(['lost', 'lost', 'failed'])
+  expect(outcomes(run)).toEqual(['lost', 'lost'])
   expect((await readRun(url, runId)).epoch).toBe(3)
 })
 
