@@ -42,7 +42,10 @@ export async function dev(env: Environment, shutdown: Promise<unknown>): Promise
     return await serve(config, env, log, stack, stopping.signal)
   } catch (error) {
     if (stopping.signal.aborted) return 0
-    if (error instanceof HoldfastError) return refuse(error.message)
+    if (error instanceof HoldfastError) {
+      // A process that could not start has said why itself, in one line.
+      return error.code === 'start_failed' ? 1 : refuse(error.message)
+    }
     log.fatal({ err: asError(error) }, 'unexpected')
     return 1
   } finally {
