@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import { SignJWT } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Answer, readEvents, request, type Sent, send } from '../support/api.ts'
+import { type Answer, type Frame, readEvents, request, type Sent, send } from '../support/api.ts'
 import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
 
 const SECRET = 'a secret that is long enough for HS256'
@@ -32,6 +32,9 @@ beforeAll(async () => {
   ended = await send(holdfast.url, '/long 1 my secret', {}, ada)
   await readEvents(holdfast.url, ended.runId, { after: 0, headers: ada })
   live = await send(holdfast.url, SLOW, {}, ada)
+  // What is compared below must not change by itself: it has been claimed when it speaks.
+  const speaks = (frames: readonly Frame[]) => frames.length >= 4
+  await readEvents(holdfast.url, live.runId, { after: 0, headers: ada, until: speaks })
 })
 
 afterAll(async () => {
