@@ -171,13 +171,11 @@ test.each(['limit=0', 'limit=101', 'limit=two', 'state=done', 'cursor=nowhere', 
   },
 )
 
-test('why and timeline of a run that is there are not built yet', async () => {
+test('the timeline of a run that is there is not built yet', async () => {
   const { runId } = await send(holdfast.url, '/long 1')
   await readLog(holdfast.url, runId)
-  for (const part of ['why', 'timeline']) {
-    const { status, body } = await get(`/runs/${runId}/${part}`)
-    expect([status, body['code']]).toEqual([501, 'not_implemented'])
-  }
+  const { status, body } = await get(`/runs/${runId}/timeline`)
+  expect([status, body['code']]).toEqual([501, 'not_implemented'])
 })
 
 test('a cancel is accepted with 202, and repeating it, also when it is late, is no error', async () => {

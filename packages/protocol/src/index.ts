@@ -74,4 +74,5 @@ export {
   TRANSITIONS,
 } from './run-state.ts'
 export { joinSurrogates, sanitize, withoutNulls } from './sanitize.ts'
+export { WhyReason, WhyView, whyInWords } from './why.ts'
 export { attemptEvent, type Withdrawal, withdrawalEvents } from './withdrawal.ts'

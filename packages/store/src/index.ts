@@ -55,3 +55,4 @@ export {
 export { newId, openStore, type Store, type StoreOptions, syncClock } from './store.ts'
 export { QUERIES as VIOLATION_QUERIES, type Violation, violations } from './violations.ts'
 export { openWakeups, type Topic, type Wakeups } from './wakeups.ts'
+export { whyNotFurther } from './why.ts'

@@ -1,5 +1,5 @@
-import { ListRunsQuery, RunPage, RunView } from '@holdfast/protocol'
-import { listRuns, readRun, type RunView as StoredRun } from '@holdfast/store'
+import { ListRunsQuery, RunPage, RunView, WhyView, whyInWords } from '@holdfast/protocol'
+import { listRuns, readRun, type RunView as StoredRun, whyNotFurther } from '@holdfast/store'
 import type { FastifyInstance } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import * as z from 'zod'
@@ -51,17 +51,32 @@ export function runRoutes(app: FastifyInstance, bff: Bff): void {
     },
   })
 
-  for (const part of ['why', 'timeline'] as const) {
-    routes.route({
-      method: 'GET',
-      url: `/runs/:id/${part}`,
-      schema: { summary: `Not implemented yet: ${part}`, params: Params },
-      async handler(request) {
-        if (!(await readRun(bff.store, request.principal, pathId(request)))) throw notFound()
-        throw notImplemented(part)
-      },
-    })
-  }
+  routes.route({
+    method: 'GET',
+    url: '/runs/:id/why',
+    schema: {
+      summary: 'Why it is not further: in words for people, and as reasons with their facts',
+      params: Params,
+      response: { 200: WhyView },
+    },
+    async handler(request) {
+      const runId = pathId(request)
+      const found = await whyNotFurther(bff.store, request.principal, runId)
+      if (!found) throw notFound()
+      const { state, reasons } = found
+      return { runId, state, why: whyInWords(reasons), reasons }
+    },
+  })
+
+  routes.route({
+    method: 'GET',
+    url: '/runs/:id/timeline',
+    schema: { summary: 'Not implemented yet: timeline', params: Params },
+    async handler(request) {
+      if (!(await readRun(bff.store, request.principal, pathId(request)))) throw notFound()
+      throw notImplemented('timeline')
+    },
+  })
 }
 
 function viewOf(run: StoredRun): RunView {
