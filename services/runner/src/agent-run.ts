@@ -52,5 +52,9 @@ export function agentRun(attempt: Attempt, log: Logger): AgentRun {
     log,
     emit: (events) => attempt.emit(events),
     assertHeld: () => attempt.held.assertHeld(),
+    step: async () => Promise.reject(new Error('steps are not recorded yet')),
+    checkpoint: async () => Promise.reject(new Error('checkpoints are not saved yet')),
+    saved: null,
+    span: async (_key, _options, fn) => await fn(),
   }
 }

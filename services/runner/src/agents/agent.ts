@@ -9,6 +9,7 @@ import type {
   Tool,
 } from '@holdfast/protocol'
 import type { Logger } from 'pino'
+import type { Checkpoint, SpanOptions, StepCall, StepOptions } from './step.ts'
 
 /** Everything an agent may know and do in one attempt of a run. */
 export type AgentRun = {
@@ -40,6 +41,20 @@ export type AgentRun = {
   emit(events: readonly AgUiEvent[]): Promise<void>
   /** To be asked before each outgoing byte after a gap: throws when the lease's limit has passed. */
   assertHeld(): void
+  /**
+   * An effect outside that is never repeated silently: its intent is durable before `fn` is called, its outcome before
+   * the step resolves. `key` names it within the run; a step that has an outcome is not called again by any attempt.
+   */
+  step<T>(key: string, options: StepOptions<T>, fn: (call: StepCall) => Promise<T> | T): Promise<T>
+  /**
+   * Saves what the agent needs to go on from here; everything that was emitted before is durable by then. JSON, at most
+   * 1 MiB; the last one counts. Not while something else of the agent emits, since `data` cannot know of it.
+   */
+  checkpoint(data: unknown): Promise<void>
+  /** What the last checkpoint of this run saved; `null`: there is none. */
+  readonly saved: Checkpoint | null
+  /** Runs `fn` as a part of the timeline that has no effect to be careful about. */
+  span<T>(key: string, options: SpanOptions, fn: () => Promise<T> | T): Promise<T>
 }
 
 /** How an agent ended by itself. Failures are thrown as AgentFailure. */
@@ -52,6 +67,11 @@ export type AgentResult = {
 
 export interface Agent {
   readonly type: string
+  /**
+   * It goes on from a checkpoint that is the end of the log (`saved.current`): what was said up to there is not
+   * withdrawn after a takeover or hand-back. Without it every attempt says everything again.
+   */
+  readonly resumes?: boolean
   run(run: AgentRun): Promise<AgentResult>
 }
 

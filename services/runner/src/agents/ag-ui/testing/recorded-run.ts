@@ -35,6 +35,11 @@ export function recordedRun(given: Partial<AgentRun> = {}): RecordedRun {
     signal: abort.signal,
     log: pino({ level: 'silent' }),
     assertHeld() {},
+    step: async (key, _options, fn) =>
+      await fn({ idempotencyKey: `run:${key}`, signal: abort.signal }),
+    checkpoint: async () => undefined,
+    saved: null,
+    span: async (_key, _options, fn) => await fn(),
     async emit(more) {
       abort.signal.throwIfAborted()
       events.push(...more)
