@@ -1,9 +1,9 @@
 import { type AgUiEvent, emptyFold, foldEvents, type Message } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
-import { recordedRun } from './ag-ui/testing/recorded-run.ts'
 import { AgentFailure, type AgentRun } from './agent.ts'
 import { createDemoAgent } from './demo.ts'
 import { demoCommands } from './demo-answer.ts'
+import { recordedRun } from './testing/recorded-run.ts'
 
 const user = (content: string): Message => ({ id: 'u', role: 'user', content })
 

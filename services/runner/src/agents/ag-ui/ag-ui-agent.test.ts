@@ -1,9 +1,9 @@
 import { parseAgentsFile } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
+import { recordedRun } from '../testing/recorded-run.ts'
+import { type Script, scriptedUpstream, silentServer } from '../testing/scripted-upstream.ts'
+import { retryAfterMs } from '../upstream/http-failure.ts'
 import { createAgUiAgent } from './ag-ui-agent.ts'
-import { retryAfterMs } from './http-failure.ts'
-import { recordedRun } from './testing/recorded-run.ts'
-import { type Script, scriptedUpstream, silentServer } from './testing/scripted-upstream.ts'
 
 const OPEN = { allow: [], openMode: true }
 const FRAME = 'data: {"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"Hi"}\n\n'

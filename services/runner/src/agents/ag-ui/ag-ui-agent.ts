@@ -1,15 +1,19 @@
 import type { AgUiAgentSpec, AgUiEvent } from '@holdfast/protocol'
 import { type Agent, AgentFailure, type AgentResult, type AgentRun } from '../agent.ts'
 import type { Outbound } from '../outbound.ts'
-import { eventsOfJson, jsonOf } from './json-answer.ts'
+import { DONE, eventValues, isWhole } from '../upstream/event-values.ts'
+import { jsonOf } from '../upstream/json-body.ts'
+import { type NotedLog, notedLog, withoutRetry } from '../upstream/noted-log.ts'
+import { requestUpstream, type UpstreamAnswer } from '../upstream/request-upstream.ts'
+import { createSseReader, SSE_CAPS, type SseCaps } from '../upstream/sse-reader.ts'
+import type { Watchdog } from '../upstream/watchdog.ts'
+import { eventsOfJson } from './json-answer.ts'
 import {
   createEventNormaliser,
   type EventNormaliser,
   type UpstreamEnding,
 } from './normalise-events.ts'
-import { requestUpstream, type UpstreamAnswer } from './request-upstream.ts'
-import { createSseReader, SSE_CAPS, type SseCaps } from './sse-reader.ts'
-import type { Watchdog } from './watchdog.ts'
+import { requestHeaders, runInput } from './run-input.ts'
 
 export type AgUiDeps = { outbound: Outbound; caps?: SseCaps }
 
@@ -19,10 +23,17 @@ export function createAgUiAgent(spec: AgUiAgentSpec, deps: AgUiDeps): Agent {
   return {
     type: 'ag-ui',
     async run(run) {
-      const log = createRunLog(run)
+      const log = notedLog(run)
       try {
-        return await requestUpstream(spec, deps.outbound, run, (answer, watchdog) =>
-          readAnswer(answer, { run, log, watchdog, caps }),
+        return await requestUpstream(
+          {
+            url: spec.url,
+            headers: requestHeaders(spec, run),
+            body: JSON.stringify(runInput(run)),
+          },
+          { outbound: deps.outbound, limits: spec },
+          run,
+          (answer, watchdog) => readAnswer(answer, { run, log, watchdog, caps }),
         )
       } catch (error) {
         run.signal.throwIfAborted()
@@ -32,24 +43,7 @@ export function createAgUiAgent(spec: AgUiAgentSpec, deps: AgUiDeps): Agent {
   }
 }
 
-/** The run's log with what was written to it noted: from then on nothing may be tried again. */
-type RunLog = { readonly emitted: boolean; write(events: readonly AgUiEvent[]): Promise<void> }
-
-type Reading = { run: AgentRun; log: RunLog; watchdog: Watchdog; caps: SseCaps }
-
-function createRunLog(run: AgentRun): RunLog {
-  let emitted = false
-  return {
-    get emitted() {
-      return emitted
-    },
-    async write(events) {
-      if (events.length === 0) return
-      emitted = true
-      await run.emit(events)
-    },
-  }
-}
+type Reading = { run: AgentRun; log: NotedLog; watchdog: Watchdog; caps: SseCaps }
 
 async function readAnswer(answer: UpstreamAnswer, reading: Reading): Promise<AgentResult> {
   const normaliser = createEventNormaliser(reading.run)
@@ -82,7 +76,7 @@ async function readStream(
     if (failure) throw failure
   }
   // Some servers leave out the last blank line; a half event instead of one is a cut.
-  const rest = valuesOf(reader.end().filter(isJson), reading.run)
+  const rest = valuesOf(reader.end().filter(isWhole), reading.run)
   return pushAll(rest, normaliser, reading)
 }
 
@@ -126,36 +120,10 @@ async function pushAll(
   })
 }
 
-/** One after the other, so that what stands before a broken one counts. */
+/** What the payloads say; AG-UI knows no `[DONE]`. */
 function* valuesOf(data: Iterable<string>, run: AgentRun): Iterable<unknown> {
-  for (const payload of data) {
-    // These are the whole payload of an event; inside a text they are text.
-    if (payload.trim() === '[DONE]') run.log.debug('upstream sent [DONE], which is not of AG-UI')
-    else if (payload.startsWith(':')) run.log.debug('upstream sent a comment as data')
-    else yield parsed(payload)
+  for (const value of eventValues(data, run.log)) {
+    if (value === DONE) run.log.debug('upstream sent [DONE], which is not of AG-UI')
+    else yield value
   }
-}
-
-function parsed(payload: string): unknown {
-  try {
-    return JSON.parse(payload)
-  } catch (error) {
-    throw new AgentFailure('upstream_error', 'the upstream sent an event that is not JSON', {
-      cause: error,
-    })
-  }
-}
-
-function isJson(data: string): boolean {
-  try {
-    JSON.parse(data)
-    return true
-  } catch {
-    return false
-  }
-}
-
-function withoutRetry(error: unknown): unknown {
-  if (!(error instanceof AgentFailure) || !error.retryable) return error
-  return new AgentFailure(error.code, error.message, { cause: error.cause, usage: error.usage })
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Message } from '@holdfast/protocol'
-import type { RunIds } from './run-ids.ts'
+import type { RunIds } from '../run-ids.ts'
 import type { Spoken } from './spoken.ts'
 
 /**

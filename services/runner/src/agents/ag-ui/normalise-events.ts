@@ -1,11 +1,11 @@
 import { type AgUiEvent, EventType, emptyFold, foldEvents, sanitize } from '@holdfast/protocol'
 import type { AgentResult, AgentRun } from '../agent.ts'
+import { createRunIds } from '../run-ids.ts'
 import { createChunkExpander } from './expand-chunks.ts'
 import { createThinkingRewriter } from './legacy-thinking.ts'
 import { mergeUpstreamSnapshot } from './merge-snapshot.ts'
 import { parseEvent } from './parse-event.ts'
 import { repaired } from './repair-sequence.ts'
-import { createRunIds } from './run-ids.ts'
 import { createSpoken } from './spoken.ts'
 
 export type UpstreamEnding =

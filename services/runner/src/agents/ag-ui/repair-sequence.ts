@@ -1,7 +1,7 @@
 import { type AgUiEvent, EventType } from '@holdfast/protocol'
 import type { Logger } from 'pino'
 import { AgentFailure } from '../agent.ts'
-import type { RunIds } from './run-ids.ts'
+import type { RunIds } from '../run-ids.ts'
 import type { Spoken } from './spoken.ts'
 
 type EventOf<T extends EventType> = Extract<AgUiEvent, { type: T }>

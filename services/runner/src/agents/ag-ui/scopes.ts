@@ -1,5 +1,5 @@
 import { type AgUiEvent, EventType } from '@holdfast/protocol'
-import type { RunIds } from './run-ids.ts'
+import type { RunIds } from '../run-ids.ts'
 import type { StreamedKind } from './streamed.ts'
 
 type EventOf<T extends EventType> = Extract<AgUiEvent, { type: T }>

@@ -1,5 +1,5 @@
 import { EventType } from '@holdfast/protocol'
-import type { RunIds } from './run-ids.ts'
+import type { RunIds } from '../run-ids.ts'
 import { createScopes, type Scopes } from './scopes.ts'
 import { createStreamedKind, type StreamedKind } from './streamed.ts'
 

@@ -2,11 +2,11 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { type AgUiEvent, coalesce, type Message, parseAgentsFile } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
 import { AgentFailure, type AgentResult } from '../agent.ts'
+import { recordedRun } from '../testing/recorded-run.ts'
+import { type Script, scriptedUpstream } from '../testing/scripted-upstream.ts'
+import { createSseReader, SSE_CAPS, type SseCaps } from '../upstream/sse-reader.ts'
 import { createAgUiAgent } from './ag-ui-agent.ts'
 import { createEventNormaliser } from './normalise-events.ts'
-import { createSseReader, SSE_CAPS, type SseCaps } from './sse-reader.ts'
-import { recordedRun } from './testing/recorded-run.ts'
-import { type Script, scriptedUpstream } from './testing/scripted-upstream.ts'
 
 const FOLDER = new URL('../../../../../test/conformance/upstream/', import.meta.url)
 

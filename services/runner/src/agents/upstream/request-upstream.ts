@@ -1,12 +1,23 @@
 import type { Socket } from 'node:net'
-import type { AgUiAgentSpec } from '@holdfast/protocol'
 import { Client, type Dispatcher } from 'undici'
 import { AgentFailure, type AgentRun } from '../agent.ts'
 import type { Outbound } from '../outbound.ts'
 import { closeSocket, connectUpstream } from './connect.ts'
 import { failureOfRequest, failureOfStatus } from './http-failure.ts'
-import { requestHeaders, runInput } from './run-input.ts'
 import { createWatchdog, type Watchdog } from './watchdog.ts'
+
+/** One POST. The body is serialised already: what is sent is what was counted. */
+export type UpstreamRequest = {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+export type UpstreamLimits = {
+  readonly connectTimeoutMs: number
+  readonly idleTimeoutMs: number
+  readonly progressTimeoutMs: number
+}
 
 /** The head of a good answer came; `isStream` tells server-sent events from JSON. */
 export type UpstreamAnswer = { isStream: boolean; bytes(): AsyncIterable<Uint8Array> }
@@ -15,14 +26,14 @@ const ERROR_BODY_BYTES_MAX = 64 << 10
 const ERROR_BODY_WAIT_MS = 1000
 
 /**
- * POSTs the run and lets `read` have the answer. However it ends, the connection is closed before
+ * POSTs for the run and lets `read` have the answer. However it ends, the connection is closed before
  * this returns; an abort of the run or a silence destroys it at once, whatever is pending.
  * @throws AgentFailure, or the reason of the run's signal
  */
 export async function requestUpstream<T>(
-  spec: AgUiAgentSpec,
-  outbound: Outbound,
-  run: AgentRun,
+  request: UpstreamRequest,
+  { outbound, limits }: { outbound: Outbound; limits: UpstreamLimits },
+  run: Pick<AgentRun, 'signal' | 'assertHeld'>,
   read: (answer: UpstreamAnswer, watchdog: Watchdog) => Promise<T>,
 ): Promise<T> {
   run.signal.throwIfAborted()
@@ -31,8 +42,8 @@ export async function requestUpstream<T>(
   run.signal.addEventListener('abort', stop, { once: true })
   try {
     run.assertHeld()
-    const socket = await connectedInTime(spec, outbound, stopping)
-    return await exchange(socket, spec, run, stopping, read)
+    const socket = await connectedInTime(request.url, outbound, limits.connectTimeoutMs, stopping)
+    return await exchange(socket, request, limits, run, stopping, read)
   } catch (error) {
     run.signal.throwIfAborted()
     throw stopping.signal.aborted ? stopping.signal.reason : error
@@ -42,16 +53,17 @@ export async function requestUpstream<T>(
 }
 
 async function connectedInTime(
-  spec: AgUiAgentSpec,
+  url: string,
   outbound: Outbound,
+  connectTimeoutMs: number,
   stopping: AbortController,
 ): Promise<Socket> {
   const tooLong = new AgentFailure('upstream_timeout', 'connecting took too long', {
     retryable: true,
   })
-  const timer = setTimeout(() => stopping.abort(tooLong), Math.min(spec.connectTimeoutMs, 2 ** 30))
+  const timer = setTimeout(() => stopping.abort(tooLong), Math.min(connectTimeoutMs, 2 ** 30))
   try {
-    return await connectUpstream(new URL(spec.url), outbound, stopping.signal)
+    return await connectUpstream(new URL(url), outbound, stopping.signal)
   } catch (error) {
     throw failureOfRequest(error)
   } finally {
@@ -61,27 +73,27 @@ async function connectedInTime(
 
 async function exchange<T>(
   socket: Socket,
-  spec: AgUiAgentSpec,
-  run: AgentRun,
+  request: UpstreamRequest,
+  limits: UpstreamLimits,
+  run: Pick<AgentRun, 'assertHeld'>,
   stopping: AbortController,
   read: (answer: UpstreamAnswer, watchdog: Watchdog) => Promise<T>,
 ): Promise<T> {
-  const url = new URL(spec.url)
   // One connection a run, ours to destroy: an aborted stream never leaves a socket in a pool.
-  const client = new Client(url.origin, {
+  const client = new Client(new URL(request.url).origin, {
     connect: oneConnection(socket),
     allowH2: false,
     headersTimeout: 0,
     bodyTimeout: 0,
     pipelining: 1,
   })
-  const watchdog = createWatchdog(spec, (failure) => {
+  const watchdog = createWatchdog(limits, (failure) => {
     const retryable = new AgentFailure(failure.code, failure.message, { retryable: true })
     stopping.abort(retryable)
   })
   try {
     run.assertHeld()
-    const response = await headOf(client, url, spec, run)
+    const response = await headOf(client, request)
     watchdog.byte()
     await refuseFailure(response)
     const isStream = isEventStream(response)
@@ -95,17 +107,11 @@ async function exchange<T>(
 
 async function headOf(
   client: Client,
-  url: URL,
-  spec: AgUiAgentSpec,
-  run: AgentRun,
+  { url, headers, body }: UpstreamRequest,
 ): Promise<Dispatcher.ResponseData> {
+  const { pathname, search } = new URL(url)
   try {
-    return await client.request({
-      method: 'POST',
-      path: `${url.pathname}${url.search}`,
-      headers: requestHeaders(spec, run),
-      body: JSON.stringify(runInput(run)),
-    })
+    return await client.request({ method: 'POST', path: `${pathname}${search}`, headers, body })
   } catch (error) {
     throw failureOfRequest(error)
   }

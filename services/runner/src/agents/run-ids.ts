@@ -1,4 +1,4 @@
-import type { AgentRun } from '../agent.ts'
+import type { AgentRun } from './agent.ts'
 
 export type RunIds = {
   /** The given id if no message has it yet, else a new one; it is taken from now on. */

@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events'
 import type { AgUiEvent } from '@holdfast/protocol'
 import { pino } from 'pino'
 import { expect } from 'vitest'
-import type { AgentRun } from '../../agent.ts'
+import type { AgentRun } from '../agent.ts'
 
 export type RecordedRun = AgentRun & {
   readonly events: AgUiEvent[]
