@@ -19,7 +19,8 @@ export type Holdfast = AsyncDisposable & {
   readonly bffs: readonly Bff[]
   readonly runners: readonly Runner[]
   startBff(env?: Record<string, string>): Promise<Bff>
-  startRunner(env?: Record<string, string>): Promise<Runner>
+  /** From another entry than its own `main.ts`, if one is given. */
+  startRunner(env?: Record<string, string>, script?: string): Promise<Runner>
 }
 
 export type HoldfastOptions = {
@@ -65,13 +66,10 @@ export async function startHoldfast(options: HoldfastOptions = {}): Promise<Hold
     return bff
   }
 
-  async function startRunner(more: Record<string, string> = {}): Promise<Runner> {
-    const child = await startChild('runner', {
-      ...env,
-      ...(agentsFile ? { HOLDFAST_AGENTS: agentsFile } : {}),
-      ...options.runnerEnv,
-      ...more,
-    })
+  async function startRunner(more: Record<string, string> = {}, script?: string): Promise<Runner> {
+    const agentsEnv = agentsFile ? { HOLDFAST_AGENTS: agentsFile } : {}
+    const runnerEnv = { ...env, ...agentsEnv, ...options.runnerEnv, ...more }
+    const child = await startChild('runner', runnerEnv, script)
     const runner = { ...child, bootId: String(child.ready['bootId']) }
     runners.push(runner)
     return runner

@@ -12,16 +12,20 @@ export type Child = {
   /** What it told its parent when it was ready. */
   readonly ready: Record<string, unknown>
   kill(signal: NodeJS.Signals): void
+  /** Says something to it over IPC. */
+  tell(message: object): void
+  /** The next thing that it says over IPC and for which this is true; fails when it ends first. */
+  hears(what: (message: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>
   /** Everything that it logged so far. */
   log(): string
 }
 
-/** Starts a service and resolves when it says over IPC that it is ready. Fails loudly with its log. */
+/** Starts a service, from another entry if one is given, and resolves when it says over IPC that it is ready. */
 export async function startChild(
   service: 'bff' | 'runner',
   env: Record<string, string>,
+  script = `services/${service}/src/main.ts`,
 ): Promise<Child> {
-  const script = `services/${service}/src/main.ts`
   const child = spawn(process.execPath, ['--conditions=holdfast-source', script], {
     cwd: ROOT,
     env: { PATH: process.env['PATH'], ...env },
@@ -51,7 +55,28 @@ export async function startChild(
       return new Error(`${service} did not start within ${START_MS} ms:\n${log()}`)
     }),
   ])
-  return { pid: pidOf(child), exited, ready, kill: (signal) => child.kill(signal), log }
+  return {
+    pid: pidOf(child),
+    exited,
+    ready,
+    kill: (signal) => child.kill(signal),
+    tell: (message) => void child.send(message),
+    hears: (what) => messageOf(child, what),
+    log,
+  }
+}
+
+function messageOf(child: ChildProcess, what: (message: Record<string, unknown>) => boolean) {
+  const { promise, resolve, reject } = Promise.withResolvers<Record<string, unknown>>()
+  const onMessage = (message: unknown) => {
+    if (what(message as Record<string, unknown>)) resolve(message as Record<string, unknown>)
+  }
+  const onExit = () => reject(new Error(`pid ${child.pid} ended before it said what was waited for`))
+  child.on('message', onMessage).once('exit', onExit)
+  promise
+    .catch(() => undefined)
+    .finally(() => child.off('message', onMessage).off('exit', onExit))
+  return promise
 }
 
 /** Rejects after `ms`; the timer keeps nothing alive. */

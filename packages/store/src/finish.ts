@@ -26,14 +26,14 @@ export async function finishRun(
   store: Store,
   lease: Lease,
   lastSequence: number,
-  decide: (found: { cancelRequested: boolean }) => RunEnding,
+  decide: (found: { cancelRequested: boolean }) => RunEnding | Promise<RunEnding>,
 ): Promise<Finished> {
   const eventId = newId(store)
   return await withFence(store, lease, async ({ db, run }) => {
     if (run.lastSequence !== lastSequence) {
       return { kind: 'sequence_mismatch', lastSequence: run.lastSequence } as const
     }
-    const ending = decide({ cancelRequested: run.cancelRequestedAt !== null })
+    const ending = await decide({ cancelRequested: run.cancelRequestedAt !== null })
     return await endRun(db, { ...run, ...lease, eventId, from: 'running' }, ending)
   })
 }

@@ -10,6 +10,7 @@ import {
   takeBatch,
 } from './append-queue.ts'
 import { type FlushDeps, flush } from './flush.ts'
+import type { Probes } from './probes.ts'
 
 export type Appender = AsyncDisposable & {
   open(lease: Lease, base: number, listener: LogListener): RunLog
@@ -27,6 +28,7 @@ const CONNECTIONS = 2
 export function openAppender(options: {
   store: Store
   wakeups: Pick<Wakeups, 'publish'>
+  probes: Probes
   onCommit: (events: number, ms: number) => void
   onStale: (operation: string) => void
   onError: (error: Error) => void

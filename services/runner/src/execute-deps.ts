@@ -4,6 +4,7 @@ import type { Agent } from './agents/agent.ts'
 import type { Appender } from './appender.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
+import type { Probes } from './probes.ts'
 
 /** What executing a run takes. */
 export type ExecuteDeps = {
@@ -14,6 +15,7 @@ export type ExecuteDeps = {
   readonly agents: ReadonlyMap<string, Agent>
   readonly metrics: RunnerMetrics
   readonly log: Logger
+  readonly probes: Probes
 }
 
 /** A log whose lines name the run and the attempt. */

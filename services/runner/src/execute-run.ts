@@ -20,6 +20,7 @@ export async function executeRun(
   claimedAt: Instant,
   register: (attempt: Attempt) => void,
 ): Promise<void> {
+  await deps.probes.afterClaim?.(claimed.lease)
   const attempt = await beginAttempt(deps, claimed, claimedAt)
   if (!attempt) return
   const log = childLog(deps, claimed)

@@ -12,12 +12,14 @@ import {
 import type { Logger } from 'pino'
 import type { Attempt } from './attempt.ts'
 import type { RunnerMetrics } from './metrics.ts'
+import type { Probes } from './probes.ts'
 
 type Deps = {
   store: Store
   wakeups: Pick<Wakeups, 'publish'>
   metrics: RunnerMetrics
   log: Logger
+  probes: Probes
 }
 
 /**
@@ -28,15 +30,17 @@ type Deps = {
 export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCause): Promise<void> {
   const { lease } = attempt.claimed
   const { log } = deps
+  await deps.probes.beforeFinish?.(lease)
   let plain = false
   // The keeper goes on renewing, so the section needs an end of its own.
   const untilMs = performance.now() + sectionMs(attempt)
   for (let tries = 0; ; tries += 1) {
     const sequence = attempt.log.sequence
     try {
-      const finished = await finishRun(deps.store, lease, sequence, ({ cancelRequested }) =>
-        decideEnding(deps, attempt, cause, { cancelRequested, plain }),
-      )
+      const finished = await finishRun(deps.store, lease, sequence, async ({ cancelRequested }) => {
+        await deps.probes.insideFinish?.(lease)
+        return decideEnding(deps, attempt, cause, { cancelRequested, plain })
+      })
       return await settle(deps, attempt, finished, tries)
     } catch (error) {
       if (await landed(deps, attempt, sequence)) return await settleLanded(deps, attempt)
@@ -85,6 +89,7 @@ async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: n
   const { lease } = attempt.claimed
   switch (finished.kind) {
     case 'finished':
+      await deps.probes.afterFinishCommit?.(lease)
       deps.metrics.runsEnded.inc({ state: finished.state, outcome: finished.state })
       deps.wakeups.publish('events', [lease.runId])
       if (finished.nextRunId) deps.wakeups.publish('queue', [finished.nextRunId])

@@ -8,6 +8,7 @@ import {
   type Store,
 } from '@holdfast/store'
 import { advance, closeQueue, type Part, type Queue } from './append-queue.ts'
+import type { Probes } from './probes.ts'
 
 export type FlushDeps = {
   readonly store: Store
@@ -16,12 +17,14 @@ export type FlushDeps = {
   readonly onStale: (operation: string) => void
   readonly onError: (error: Error) => void
   readonly stopping: AbortSignal
+  readonly probes: Probes
 }
 
 /** Sends a batch; resolves when each run of it is settled: durable, lost, poisoned or closed. */
 export async function flush(deps: FlushDeps, batch: readonly Part[]): Promise<void> {
   let left = open(batch)
   for (let attempt = 0; left.length > 0; attempt += 1) {
+    for (const { queue } of left) await deps.probes.beforeAppend?.(queue.lease)
     const sentAt = performance.now()
     try {
       const done = await appendEvents(

@@ -13,6 +13,7 @@ export async function releaseAttempt(
   { command, delayMs }: Extract<Outcome, { kind: 'release' }>,
 ): Promise<void> {
   const { lease } = attempt.claimed
+  await deps.probes.beforeRelease?.(lease)
   const closers = closingEvents(attempt.fold, { answerTools: false, mintId: () => '' })
   const fold = foldEvents(attempt.fold, closers)
   const untilMs = performance.now() + sectionMs(attempt)

@@ -23,6 +23,7 @@ import type { Instant } from './instant.ts'
 import { leaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
 import { presenceWatch } from './presence-watch.ts'
+import type { Probes } from './probes.ts'
 import { sweep } from './sweep.ts'
 
 /** How long runs that were told to stop may take to write their end, beyond the drain. */
@@ -44,6 +45,7 @@ export async function runRunner(options: {
   name: string
   metricsUrl: string | null
   requested: Promise<string>
+  probes: Probes
   onRegistered: () => void
 }): Promise<void> {
   const { config, store, wakeups, metrics, log, bootId } = options
@@ -73,6 +75,7 @@ export async function runRunner(options: {
     openAppender({
       store,
       wakeups,
+      probes: options.probes,
       onCommit(events, ms) {
         metrics.eventsCommitted.inc(events)
         metrics.commitSeconds.observe(ms / 1000)
