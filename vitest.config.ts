@@ -33,10 +33,11 @@ export default defineConfig({
         testTimeout: 60_000,
       }),
       alone('chaos', 2, { ...postgres, testTimeout: 180_000 }),
+      alone('endings', 3, { ...postgres, testTimeout: 60_000 }),
       ...(chromium
-        ? [alone('browser', 3, { ...postgres, testTimeout: 120_000, provide: { chromium } })]
+        ? [alone('browser', 4, { ...postgres, testTimeout: 120_000, provide: { chromium } })]
         : []),
-      ...(containers ? [alone('containers', 4, { ...images, testTimeout: 60_000 })] : []),
+      ...(containers ? [alone('containers', 5, { ...images, testTimeout: 60_000 })] : []),
     ],
   },
 })

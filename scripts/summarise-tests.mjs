@@ -10,6 +10,7 @@ const BUDGETS = {
   conformance: 60,
   integration: 300,
   chaos: 240,
+  endings: 180,
   browser: 120,
   containers: 300,
 }

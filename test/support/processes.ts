@@ -71,11 +71,10 @@ function messageOf(child: ChildProcess, what: (message: Record<string, unknown>)
   const onMessage = (message: unknown) => {
     if (what(message as Record<string, unknown>)) resolve(message as Record<string, unknown>)
   }
-  const onExit = () => reject(new Error(`pid ${child.pid} ended before it said what was waited for`))
+  const onExit = () =>
+    reject(new Error(`pid ${child.pid} ended before it said what was waited for`))
   child.on('message', onMessage).once('exit', onExit)
-  promise
-    .catch(() => undefined)
-    .finally(() => child.off('message', onMessage).off('exit', onExit))
+  promise.catch(() => undefined).finally(() => child.off('message', onMessage).off('exit', onExit))
   return promise
 }
 
