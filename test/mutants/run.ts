@@ -1,120 +1,69 @@
-// Breaks the code on purpose, one place at a time, in a copy of the tree, and expects the test that is named for it
-// to fail; before that, that it passes. Usage: node test/mutants/run.ts [part of a mutant's name]
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
-import { stripTypeScriptTypes } from 'node:module'
-import { tmpdir } from 'node:os'
-import { basename, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+// Breaks the code on purpose, one place at a time, in copies of the tree, and expects the test that is named for it to
+// fail; before that, that it passes. Exit status 0 only if every mutant was caught.
+// Usage: node --conditions=holdfast-source test/mutants/run.ts [part of a mutant's name] [--json FILE] [--jobs N]
+import { availableParallelism } from 'node:os'
+import { parseArgs } from 'node:util'
+import { startTemporary } from '../support/postgres.ts'
+import { type Mutant, readMutants } from './mutant.ts'
+import { openResults } from './results.ts'
+import type { Tests } from './run-tests.ts'
+import { openWorkbench, type Workbench } from './workbench.ts'
 
-type Mutant = {
-  name: string
-  invariant: string
-  file: string
-  /** Every place where it stands is changed. */
-  find: string
-  replace: string
-  test: string
-  /** Part of the name of the one test that is enough. */
-  only?: string
-}
+await main()
 
-type Report = {
-  numPassedTests: number
-  testResults: {
-    message: string
-    assertionResults: { status: string; failureMessages: string[] }[]
-  }[]
-}
-
-/** `null`: all passed. */
-type Failure = string | null
-
-const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const LEFT_OUT = new Set(['.git', '.holdfast', 'dist'])
-const TEST_MS = 30_000
-
-await main(process.argv[2] ?? '')
-
-async function main(part: string) {
-  const all: Mutant[] = JSON.parse(await readFile(new URL('mutants.json', import.meta.url), 'utf8'))
-  const mutants = all.filter(({ name }) => name.includes(part))
-  const copy = await copyTree()
-  const missed: string[] = []
-  try {
-    const controls = new Map(mutants.map((mutant) => [`${mutant.test} ${mutant.only}`, mutant]))
-    for (const [name, control] of controls) {
-      const failure = await failureOf(copy, control)
-      if (failure !== null) throw new Error(`${name} fails as it is: ${failure}`)
-    }
-    for (const mutant of mutants) {
-      const startedAt = performance.now()
-      const failure = await tried(copy, mutant)
-      const seconds = Math.round((performance.now() - startedAt) / 1000)
-      const verdict = failure === null ? 'SURVIVED' : `caught (${failure})`
-      process.stdout.write(`${mutant.invariant} ${mutant.name}, ${seconds} s: ${verdict}\n`)
-      if (failure === null) missed.push(mutant.name)
-    }
-  } finally {
-    await rm(copy, { recursive: true, force: true })
-  }
-  process.stdout.write(`${mutants.length - missed.length} of ${mutants.length} were caught\n`)
-  process.exitCode = missed.length === 0 && mutants.length > 0 ? 0 : 1
-}
-
-/** Links between the workspaces are relative, so they stay inside the copy; what they depend on is shared. */
-async function copyTree(): Promise<string> {
-  const copy = await mkdtemp(join(tmpdir(), 'holdfast-mutants-'))
-  await cp(ROOT, copy, {
-    recursive: true,
-    verbatimSymlinks: true,
-    filter: (source) => {
-      const path = relative(ROOT, source)
-      return path !== 'node_modules' && !LEFT_OUT.has(basename(path))
-    },
+async function main() {
+  const { positionals, values } = parseArgs({
+    allowPositionals: true,
+    options: { json: { type: 'string' }, jobs: { type: 'string' } },
   })
-  await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
-  return copy
+  const stopping = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopping.abort())
+  const mutants = await readMutants(positionals[0] ?? '')
+  const results = openResults(mutants, values.json)
+
+  await using stack = new AsyncDisposableStack()
+  const { url } = stack.use(await startTemporary())
+  const benches: Workbench[] = []
+  for (let job = Number(values.jobs ?? availableParallelism()); job > 0; job -= 1) {
+    benches.push(stack.use(await openWorkbench(url, stopping.signal)))
+  }
+  await share(benches, controlsOf(mutants), async (bench, tests) => {
+    const outcome = await bench.run(tests)
+    if (outcome.kind === 'passed' || outcome.kind === 'stopped') return
+    const message = 'message' in outcome ? outcome.message : 'no end'
+    throw new Error(`${tests.file} does not pass as it is: ${message}`)
+  })
+  await share(benches, [...mutants.entries()], async (bench, [at, mutant]) => {
+    const startedAt = performance.now()
+    const outcome = await bench.tried(mutant)
+    await results.set(at, outcome, Math.round((performance.now() - startedAt) / 1000))
+  })
+  const { caught, all } = results.summary()
+  process.stdout.write(`${caught} of ${all} were caught\n`)
+  process.exitCode = all > 0 && caught === all ? 0 : 1
 }
 
-async function tried(copy: string, mutant: Mutant): Promise<Failure> {
-  const file = join(copy, mutant.file)
-  const text = await readFile(file, 'utf8')
-  if (!text.includes(mutant.find)) {
-    throw new Error(`${mutant.name}: ${mutant.file} does not contain ${mutant.find}`)
-  }
-  const broken = text.replaceAll(mutant.find, () => mutant.replace)
-  // A file that does not parse makes every test fail and proves nothing.
-  stripTypeScriptTypes(broken)
-  await writeFile(file, broken)
-  try {
-    return await failureOf(copy, mutant)
-  } finally {
-    await writeFile(file, text)
-  }
+/** Each test that a mutant names, once; one run a file. */
+function controlsOf(mutants: readonly Mutant[]): Tests[] {
+  const byFile = Map.groupBy(mutants, ({ test }) => test)
+  return [...byFile].map(([file, some]) => {
+    const names = some.map(({ only }) => only)
+    const whole = names.includes(undefined)
+    return { file, names: whole ? [] : [...new Set(names.filter((name) => name !== undefined))] }
+  })
 }
 
-async function failureOf(
-  copy: string,
-  { test, only }: Pick<Mutant, 'test' | 'only'>,
-): Promise<Failure> {
-  const file = join(copy, 'mutant-report.json')
-  await rm(file, { force: true })
-  const limits = ['--testTimeout', `${TEST_MS}`, '--hookTimeout', `${TEST_MS}`]
-  const args = ['run', test, ...limits, '--reporter=json', `--outputFile=${file}`]
-  const vitest = spawn(
-    process.execPath,
-    [join(copy, 'node_modules/vitest/vitest.mjs'), ...args, ...(only ? ['-t', only] : [])],
-    { cwd: copy, stdio: 'ignore' },
-  )
-  const [code] = await once(vitest, 'exit')
-  const report: Report = JSON.parse(await readFile(file, 'utf8'))
-  if (code === 0 && report.numPassedTests > 0) return null
-  if (code === 0) throw new Error(`${test} has no test named ${only}`)
-  const messages = report.testResults.flatMap(({ message, assertionResults }) => [
-    ...assertionResults.flatMap(({ failureMessages }) => failureMessages),
-    message,
-  ])
-  return messages.find(Boolean)?.split('\n')[0] ?? `exit code ${code}`
+/** Every bench takes the next item until there is none left. */
+async function share<T>(
+  benches: readonly Workbench[],
+  items: readonly T[],
+  work: (bench: Workbench, item: T) => Promise<void>,
+): Promise<void> {
+  const left = items.values()
+  const shares = benches.map(async (bench) => {
+    for (const item of left) await work(bench, item)
+  })
+  // A bench is not taken away while something is run on it.
+  const failed = (await Promise.allSettled(shares)).find(({ status }) => status === 'rejected')
+  if (failed?.status === 'rejected') throw failed.reason
 }

@@ -13,6 +13,7 @@ const CHAOS_ROUNDS = 2
 
 type Step = { name: string; seconds: number; held: boolean; figures: Record<string, unknown> }
 type Report = { numPassedTests: number; numFailedTests: number }
+type Mutants = { caught: number; all: number; results: { name: string; verdict: string }[] }
 
 const steps: Step[] = []
 const startedAt = new Date().toISOString()
@@ -22,12 +23,15 @@ await step('model', async () => {
   const checked = output.split('\n').filter(Boolean)
   return { held: code === 0, figures: { checked } }
 })
-await step('mutants', async () => {
-  const { code, output } = await run(process.execPath, ['test/mutants/run.ts'])
-  const [, caught, all] = /(\d+) of (\d+) were caught/.exec(output) ?? []
-  const survived = output.split('\n').filter((line) => line.includes('SURVIVED'))
-  return { held: code === 0, figures: { caught: Number(caught), all: Number(all), survived } }
-})
+await step('mutants', () =>
+  reported(async (file) => {
+    const args = ['--conditions=holdfast-source', 'test/mutants/run.ts', '--json', file]
+    const { code } = await run(process.execPath, args)
+    const { caught, all, results }: Mutants = JSON.parse(await readFile(file, 'utf8'))
+    const missed = results.filter(({ verdict }) => verdict !== 'caught').map(({ name }) => name)
+    return { held: code === 0, figures: { caught, all, missed } }
+  }),
+)
 for (const seed of SEEDS) {
   await step(`joins, seed ${seed}`, () =>
     vitest(['test/integration/stream-joins.test.ts'], { HOLDFAST_TEST_SEED: `${seed}` }),
@@ -59,15 +63,21 @@ async function step(name: string, body: () => Promise<Pick<Step, 'held' | 'figur
 }
 
 async function vitest(args: string[], env: Record<string, string>) {
-  const folder = await mkdtemp(join(tmpdir(), 'holdfast-nightly-'))
-  const file = join(folder, 'report.json')
-  try {
+  return await reported(async (file) => {
     const program = join(ROOT, 'node_modules/vitest/vitest.mjs')
     const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${file}`]
     const { code } = await run(process.execPath, [program, 'run', ...args, ...reporters], env)
     const report: Report = JSON.parse(await readFile(file, 'utf8'))
     const figures = { passed: report.numPassedTests, failed: report.numFailedTests }
     return { held: code === 0 && report.numPassedTests > 0, figures }
+  })
+}
+
+/** Gives `body` a file for a program to write its report into. */
+async function reported<T>(body: (file: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), 'holdfast-nightly-'))
+  try {
+    return await body(join(folder, 'report.json'))
   } finally {
     await rm(folder, { recursive: true, force: true })
   }

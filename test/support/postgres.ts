@@ -1,7 +1,7 @@
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openCluster, startServer } from '@holdfast/local-postgres'
+import { openCluster, type PostgresServer, startServer } from '@holdfast/local-postgres'
 import { migrate } from '@holdfast/store'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
@@ -67,7 +67,7 @@ async function open(): Promise<Database> {
 }
 
 /** Its keeper stops it and removes the folder, also when the tests are killed. */
-async function startTemporary() {
+export async function startTemporary(): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), 'holdfast-test-'))
   const { signal } = new AbortController()
   const cluster = await openCluster(folder, signal)
