@@ -7,6 +7,8 @@ import {
   appendEvents,
   type Claimed,
   cancelRun,
+  claimForEnding,
+  claimQueued,
   openStore,
   releaseRun,
   type Store,
@@ -87,6 +89,52 @@ test('a live lease is not taken over, and eight who try take an expired one once
   await sql('UPDATE holdfast.runs SET lease_until = now() WHERE id = $1', [lease.runId])
   const taken = await Promise.all(Array.from({ length: 8 }, take))
   expect(of(taken.flat())).toMatchObject([{ lease: { epoch: 2 }, attemptsUsed: 2 }])
+})
+
+test('a row that cannot be claimed keeps no other from being claimed, taken over or ended', async () => {
+  const runs = await Promise.all([accept(store), accept(store), accept(store)])
+  const [bad] = runs
+  // An attempt that stands where the next one would be written makes every claim of its run fail.
+  const inTheWay = (epoch: number) =>
+    sql(
+      `INSERT INTO holdfast.run_attempts (run_id, epoch, tenant_id, runner, reason, base_sequence, ended_at, outcome)
+       VALUES ($1, $2, 'acme', $3, 'first', 1, now(), 'lost')`,
+      [bad?.runId, epoch, randomUUID()],
+    )
+  const outOfTheWay = (epoch: number) =>
+    sql('DELETE FROM holdfast.run_attempts WHERE run_id = $1 AND epoch = $2', [bad?.runId, epoch])
+  const good = runs.slice(1).map(({ runId }) => runId)
+  const failed: Error[] = []
+  const request = {
+    owner: randomUUID(),
+    agents: ['demo'],
+    leaseMs: 60_000,
+    limit: 10,
+    onFailed: (error: Error) => failed.push(error),
+  }
+  const idsOf = (claimed: Claimed[]) => claimed.map(({ lease }) => lease.runId).sort()
+  const expireAll = () =>
+    sql(`UPDATE holdfast.runs SET lease_until = now() WHERE id = ANY ($1)`, [
+      runs.map(({ runId }) => runId),
+    ])
+
+  await inTheWay(1)
+  expect(idsOf(await claimQueued(store, request))).toEqual(good.sort())
+  await outOfTheWay(1)
+  expect(idsOf(await claimQueued(store, request))).toEqual([bad?.runId])
+  await expireAll()
+  await inTheWay(2)
+  expect(idsOf(await takeOver(store, request))).toEqual(good)
+  await expireAll()
+  await sql(`UPDATE holdfast.runs SET cancel_requested_at = now() WHERE id = ANY ($1)`, [
+    runs.map(({ runId }) => runId),
+  ])
+  const ending = await claimForEnding(store, request)
+  expect(idsOf(ending)).toEqual(good)
+  expect(failed).toHaveLength(3)
+  await outOfTheWay(2)
+  const last = await claimForEnding(store, request)
+  for (const { lease } of [...ending, ...last]) await finish(store, lease)
 })
 
 test('a cancel that comes first wins over a hand-back', async () => {

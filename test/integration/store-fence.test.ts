@@ -218,14 +218,59 @@ test('an earlier fold never replaces a later one', async () => {
   expect(folds).toMatchObject([{ sequence: 5, fold: { state: 'later' } }])
 })
 
-test('a refused write is kept in the ledger with both epochs and how late it was', async () => {
+async function ledgerOf({ runId }: Lease) {
+  return await sql<{ epoch: number; current_epoch: number; late_ms: number }>(
+    `SELECT operation, epoch, current_epoch, runner, tenant_id, late_ms::int FROM holdfast.stale_writes
+     WHERE run_id = $1 ORDER BY id`,
+    [runId],
+  )
+}
+
+test('a refused write is kept in the ledger with both epochs, its runner and how late it was', async () => {
   const { lease } = await held()
   await expire(lease)
+  expect(await recordStaleWrite(store, lease, 'renew')).toBe(true)
   await take()
-  await recordStaleWrite(store, lease, 'append')
-  const ledger = await sql('SELECT * FROM holdfast.stale_writes WHERE run_id = $1', [lease.runId])
+  // The heir's lease lives on; what counts is since when this one has none.
+  await sql(
+    `UPDATE holdfast.run_attempts SET ended_at = ended_at - interval '5 seconds' WHERE run_id = $1 AND epoch = 1`,
+    [lease.runId],
+  )
+  expect(await recordStaleWrite(store, lease, 'append')).toBe(true)
+  const common = { epoch: 1, runner: lease.owner, tenant_id: 'acme' }
+  const ledger = await ledgerOf(lease)
   expect(ledger).toMatchObject([
-    { operation: 'append', epoch: 1, current_epoch: 2, runner: lease.owner, tenant_id: 'acme' },
+    { ...common, operation: 'renew', current_epoch: 1 },
+    { ...common, operation: 'append', current_epoch: 2 },
+  ])
+  for (const [at, leastMs] of [1000, 5000].entries()) {
+    expect(ledger[at]?.late_ms).toBeGreaterThanOrEqual(leastMs)
+    expect(ledger[at]?.late_ms).toBeLessThan(leastMs + 5000)
+  }
+})
+
+test.each(['it was handed back', 'it has ended'])(
+  'what an attempt writes beside its own end is no stale write when %s',
+  async (loss) => {
+    const { lease } = await held()
+    await LOSSES[loss]?.(lease)
+    expect(await recordStaleWrite(store, lease, 'fold')).toBe(false)
+    expect(await ledgerOf(lease)).toEqual([])
+    expect(await renewLeases(store, [lease], HOUR_MS)).toMatchObject([{ kind: 'over' }])
+  },
+)
+
+test('whether a write landed whose reply was lost can be decided after others took over', async () => {
+  const { lease } = await held()
+  await expire(lease)
+  const heir = (await take()).find((taken) => taken.lease.runId === lease.runId)?.lease
+  if (!heir) throw new Error('it was not taken over')
+  await append(store, heir, 5, message(`later-${heir.runId}`, 2))
+  expect(await readOwnership(store, [lease])).toMatchObject([
+    { epoch: 1, held: false, ownSequence: 5, lastSequence: 8, outcome: 'lost' },
+  ])
+  expect(await readOwnership(store, [heir])).toMatchObject([
+    { epoch: 2, held: true, ownSequence: 8, lastSequence: 8, outcome: null },
   ])
 })
 

@@ -1,5 +1,6 @@
 import type { AttemptReason } from '@holdfast/protocol'
-import { sql } from 'kysely'
+import { asError, HoldfastError } from '@holdfast/std'
+import { type RawBuilder, sql } from 'kysely'
 import { type Lease, mintLease } from './lease.ts'
 import { rows, type Store } from './store.ts'
 
@@ -25,6 +26,8 @@ type Request = {
   readonly leaseMs: number
   /** Free slots of the runner. */
   readonly limit: number
+  /** A row that cannot be claimed keeps no other from it; it is told here, and looked at again the next time. */
+  readonly onFailed?: (error: Error) => void
 }
 
 type ClaimedRow = {
@@ -49,6 +52,13 @@ type ClaimedRow = {
  * Index: runs_claimable; parked turns stand at its far end ('infinity') and cost nothing.
  */
 export async function claimQueued(store: Store, request: Request): Promise<Claimed[]> {
+  const due = sql<{ id: string }>`
+    SELECT id FROM holdfast.runs WHERE state = 'queued' AND agent = ANY (${request.agents}::text[])
+      AND available_at <= clock_timestamp() ORDER BY random() LIMIT ${request.limit}`
+  return await allOrEach(store, request, due, (only) => claimSome(store, request, only))
+}
+
+async function claimSome(store: Store, request: Request, only: string | null): Promise<Claimed[]> {
   const sentAtMs = performance.now()
   const claimed = await rows(
     store,
@@ -65,7 +75,7 @@ export async function claimQueued(store: Store, request: Request): Promise<Claim
             CROSS JOIN LATERAL (
               SELECT id FROM holdfast.runs q
               WHERE q.state = 'queued' AND q.agent = mine.agent AND q.available_at <= clock_timestamp()
-                AND q.cancel_requested_at IS NULL AND q.attempts_used < q.max_attempts
+                AND q.cancel_requested_at IS NULL AND q.attempts_used < q.max_attempts AND ${isOnly('q', only)}
                 AND (q.queue_until IS NULL OR q.queue_until > clock_timestamp())
               ORDER BY q.available_at, q.id LIMIT ${request.limit}
               FOR NO KEY UPDATE SKIP LOCKED) due
@@ -89,6 +99,12 @@ export async function claimQueued(store: Store, request: Request): Promise<Claim
  * which is as long as there are live runs; the lease itself is in no index.
  */
 export async function takeOver(store: Store, request: Request): Promise<Claimed[]> {
+  return await allOrEach(store, request, expired(request.limit), (only) =>
+    takeSome(store, request, only),
+  )
+}
+
+async function takeSome(store: Store, request: Request, only: string | null): Promise<Claimed[]> {
   const sentAtMs = performance.now()
   const taken = await rows(
     store,
@@ -103,7 +119,7 @@ export async function takeOver(store: Store, request: Request): Promise<Claimed[
             WHERE x.state = 'running' AND (x.lease_until IS NULL OR x.lease_until <= clock_timestamp())
               AND x.agent = ANY (${request.agents}::text[]) AND x.attempts_used < x.max_attempts
               AND x.on_lost = 'restart' AND x.cancel_requested_at IS NULL
-              AND x.deadline_at > clock_timestamp()
+              AND x.deadline_at > clock_timestamp() AND ${isOnly('x', only)}
             LIMIT ${request.limit} FOR NO KEY UPDATE SKIP LOCKED))
           AND state = 'running' AND (lease_until IS NULL OR lease_until <= clock_timestamp())
           AND cancel_requested_at IS NULL
@@ -131,8 +147,20 @@ export type EndingCause = 'cancel' | 'deadline_exceeded' | 'attempts_exhausted' 
  */
 export async function claimForEnding(
   store: Store,
-  request: { owner: string; leaseMs: number; limit: number },
-): Promise<(Claimed & { cause: EndingCause })[]> {
+  request: Omit<Request, 'agents'>,
+): Promise<ToEnd[]> {
+  return await allOrEach(store, request, expired(request.limit), (only) =>
+    takeSomeForEnding(store, request, only),
+  )
+}
+
+type ToEnd = Claimed & { readonly cause: EndingCause }
+
+async function takeSomeForEnding(
+  store: Store,
+  request: Omit<Request, 'agents'>,
+  only: string | null,
+): Promise<ToEnd[]> {
   const sentAtMs = performance.now()
   const taken = await rows(
     store,
@@ -146,6 +174,7 @@ export async function claimForEnding(
             WHERE x.state = 'running' AND (x.lease_until IS NULL OR x.lease_until <= clock_timestamp())
               AND (x.cancel_requested_at IS NOT NULL OR x.deadline_at <= clock_timestamp()
                    OR x.deadline_at IS NULL OR x.attempts_used >= x.max_attempts OR x.on_lost = 'fail')
+              AND ${isOnly('x', only)}
             LIMIT ${request.limit} FOR NO KEY UPDATE SKIP LOCKED))
           AND state = 'running' AND (lease_until IS NULL OR lease_until <= clock_timestamp())
         RETURNING id, conversation_id, tenant_id, user_id, agent, turn, execution_epoch, attempts_used,
@@ -164,6 +193,44 @@ export async function claimForEnding(
       SELECT * FROM taken`,
   )
   return taken.map((run) => ({ ...asClaimed(run, request.owner, sentAtMs), cause: run.cause }))
+}
+
+/**
+ * All rows in one statement; when one of them makes it fail, each of them by itself. They are tried in no order, so
+ * that those which fail again and again cannot stand in the way of the others.
+ */
+async function allOrEach<T>(
+  store: Store,
+  { onFailed }: Pick<Request, 'onFailed'>,
+  candidates: RawBuilder<{ id: string }>,
+  claimSome: (only: string | null) => Promise<T[]>,
+): Promise<T[]> {
+  try {
+    return await claimSome(null)
+  } catch (error) {
+    // The database does not answer: that is nobody's row.
+    if (error instanceof HoldfastError) throw error
+  }
+  const claimed: T[] = []
+  for (const { id } of await rows(store, candidates)) {
+    try {
+      claimed.push(...(await claimSome(id)))
+    } catch (error) {
+      onFailed?.(asError(error))
+    }
+  }
+  return claimed
+}
+
+function expired(limit: number): RawBuilder<{ id: string }> {
+  return sql<{ id: string }>`
+    SELECT id FROM holdfast.runs
+    WHERE state = 'running' AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+    ORDER BY random() LIMIT ${limit}`
+}
+
+function isOnly(table: string, only: string | null): RawBuilder<boolean> {
+  return only === null ? sql`true` : sql`${sql.raw(table)}.id = ${only}`
 }
 
 function asClaimed(run: ClaimedRow, owner: string, sentAtMs: number): Claimed {

@@ -80,21 +80,27 @@ export type Swept = {
   readonly failed: readonly Error[]
 }
 
+/** Rows of which a sweep picks those that it ends. */
+const LOOKED_AT = 1000
+
 /**
  * Ends queued runs that waited too long, passed their deadline, are out of attempts or carry a cancel mark.
  * Row by row, conversation first, so that it never holds more than one conversation. The look that found
- * a row is only a hint; what counts is asked again under the locks. Index: runs_queue_until, runs_queued_marked.
+ * a row is only a hint; what counts is asked again under the locks. In no order, so that those which cannot be ended do
+ * not stand in the way of the others. Index: runs_queue_until, runs_queued_marked.
  */
 export async function endOverdueQueued(store: Store, limit: number): Promise<Swept> {
   const overdue = await rows(
     store,
     sql<{ id: string; conversation_id: string }>`
-      (SELECT id, conversation_id FROM holdfast.runs
-       WHERE state = 'queued' AND queue_until <= clock_timestamp() ORDER BY queue_until LIMIT ${limit})
-      UNION ALL
-      (SELECT id, conversation_id FROM holdfast.runs
-       WHERE state = 'queued' AND (cancel_requested_at IS NOT NULL OR attempts_used >= max_attempts)
-       LIMIT ${limit})`,
+      SELECT id, conversation_id FROM (
+        (SELECT id, conversation_id FROM holdfast.runs
+         WHERE state = 'queued' AND queue_until <= clock_timestamp() ORDER BY queue_until LIMIT ${LOOKED_AT})
+        UNION
+        (SELECT id, conversation_id FROM holdfast.runs
+         WHERE state = 'queued' AND (cancel_requested_at IS NOT NULL OR attempts_used >= max_attempts)
+         LIMIT ${LOOKED_AT})) overdue
+      ORDER BY random() LIMIT ${limit}`,
   )
   const ended: string[] = []
   const due: string[] = []

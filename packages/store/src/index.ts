@@ -40,7 +40,6 @@ export {
   type Ownership,
   type Renewal,
   readOwnership,
-  recordStaleWrite,
   renewLeases,
 } from './renew.ts'
 export { listRuns, type RunFilter, type RunView, readRun } from './run.ts'
@@ -52,6 +51,7 @@ export {
   removeRunner,
   touchRunner,
 } from './runner-record.ts'
+export { pruneStaleWrites, recordStaleWrite } from './stale-write.ts'
 export { newId, openStore, type Store, type StoreOptions, syncClock } from './store.ts'
 export { QUERIES as VIOLATION_QUERIES, type Violation, violations } from './violations.ts'
 export { openWakeups, type Topic, type Wakeups } from './wakeups.ts'

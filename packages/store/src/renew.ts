@@ -8,6 +8,8 @@ export type Renewal =
   | { readonly runId: string; readonly kind: 'renewed'; readonly cancelRequested: boolean }
   /** Still ours, but its row was locked by somebody at this moment: ask again soon. */
   | { readonly runId: string; readonly kind: 'busy' }
+  /** The attempt itself has ended the run or given it back: there is nothing to renew, and nothing was lost. */
+  | { readonly runId: string; readonly kind: 'over' }
   | { readonly runId: string; readonly kind: 'lost'; readonly currentEpoch: number | null }
 
 /**
@@ -42,15 +44,14 @@ export async function renewLeases(
     ]),
   )
   const missing = held.filter((lease) => !answers.has(lease.runId))
-  for (const owned of await readOwnership(store, missing)) {
-    answers.set(
-      owned.runId,
-      owned.held
-        ? { runId: owned.runId, kind: 'busy' }
-        : { runId: owned.runId, kind: 'lost', currentEpoch: owned.currentEpoch },
-    )
-  }
+  for (const owned of await readOwnership(store, missing)) answers.set(owned.runId, refused(owned))
   return held.map(({ runId }) => answers.get(runId) ?? { runId, kind: 'lost', currentEpoch: null })
+}
+
+function refused({ runId, held, outcome, currentEpoch }: Ownership): Renewal {
+  if (held) return { runId, kind: 'busy' }
+  if (outcome !== null && outcome !== 'lost') return { runId, kind: 'over' }
+  return { runId, kind: 'lost', currentEpoch }
 }
 
 export type Ownership = {
@@ -61,12 +62,19 @@ export type Ownership = {
   readonly currentEpoch: number
   readonly state: string
   readonly lastSequence: number
+  /** The log's length as the asked attempt left it: all that came before the next one was claimed. */
+  readonly ownSequence: number
+  /** How the asked attempt ended; null: it is open. */
+  readonly outcome: string | null
   readonly cancelRequested: boolean
   /** How long ago the lease passed, by the database's clock; 0 while it lives. */
   readonly lateMs: number
 }
 
-/** What the database knows of these leases now. Takes no locks. */
+/**
+ * What the database knows of these leases now: decides what became of a write whose reply was lost. Takes no locks.
+ * Index: primary keys of runs and run_attempts.
+ */
 export async function readOwnership(store: Store, held: readonly Held[]): Promise<Ownership[]> {
   if (held.length === 0) return []
   const ids = held.map((lease) => lease.runId)
@@ -80,13 +88,18 @@ export async function readOwnership(store: Store, held: readonly Held[]): Promis
       execution_epoch: number
       state: string
       last_sequence: number
+      own_sequence: number
+      outcome: string | null
       cancel_requested: boolean
       late_ms: number
     }>`
       SELECT r.id, h.epoch, r.execution_epoch = h.epoch AND r.state = 'running' AND r.lease_until > clock_timestamp() AS held,
         r.execution_epoch, r.state, r.last_sequence, r.cancel_requested_at IS NOT NULL AS cancel_requested,
+        coalesce((SELECT n.base_sequence FROM holdfast.run_attempts n WHERE n.run_id = h.id AND n.epoch > h.epoch
+                  ORDER BY n.epoch LIMIT 1), r.last_sequence) AS own_sequence, a.outcome,
         greatest(0, coalesce(extract(epoch FROM clock_timestamp() - r.lease_until) * 1000, 0)) AS late_ms
-      FROM unnest(${ids}::uuid[], ${epochs}::int[]) AS h (id, epoch) JOIN holdfast.runs r ON r.id = h.id`,
+      FROM unnest(${ids}::uuid[], ${epochs}::int[]) AS h (id, epoch) JOIN holdfast.runs r ON r.id = h.id
+      LEFT JOIN holdfast.run_attempts a ON a.run_id = h.id AND a.epoch = h.epoch`,
   )
   return found.map((run) => ({
     runId: run.id,
@@ -95,22 +108,9 @@ export async function readOwnership(store: Store, held: readonly Held[]): Promis
     currentEpoch: run.execution_epoch,
     state: run.state,
     lastSequence: run.last_sequence,
+    ownSequence: run.own_sequence,
+    outcome: run.outcome,
     cancelRequested: run.cancel_requested,
     lateMs: Math.round(Number(run.late_ms)),
   }))
-}
-
-/** The ledger's row for a write that the fence refused. The only thing a fenced attempt still writes. */
-export async function recordStaleWrite(
-  store: Store,
-  lease: Lease,
-  operation: string,
-): Promise<void> {
-  await rows(
-    store,
-    sql`INSERT INTO holdfast.stale_writes (run_id, tenant_id, operation, epoch, current_epoch, runner, late_ms)
-        SELECT r.id, r.tenant_id, ${operation}, ${lease.epoch}, r.execution_epoch, ${lease.owner}::uuid,
-          greatest(0, extract(epoch FROM clock_timestamp() - coalesce(r.lease_until, r.finished_at)) * 1000)::bigint
-        FROM holdfast.runs r WHERE r.id = ${lease.runId}`,
-  )
 }

@@ -11,6 +11,7 @@ import {
 } from './append-queue.ts'
 import { type FlushDeps, flush } from './flush.ts'
 import type { Probes } from './probes.ts'
+import type { StaleLedger } from './stale-ledger.ts'
 
 export type Appender = AsyncDisposable & {
   open(lease: Lease, base: number, listener: LogListener): RunLog
@@ -30,7 +31,7 @@ export function openAppender(options: {
   wakeups: Pick<Wakeups, 'publish'>
   probes: Probes
   onCommit: (events: number, ms: number) => void
-  onStale: (operation: string) => void
+  stale: Pick<StaleLedger, 'refused'>
   onError: (error: Error) => void
 }): Appender {
   const dirty = new Set<Queue>()

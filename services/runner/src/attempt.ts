@@ -5,6 +5,7 @@ import { AgentFailure } from './agents/agent.ts'
 import type { RunLog } from './append-queue.ts'
 import type { Appender } from './appender.ts'
 import { type HeldLease, type LeaseKeeper } from './lease-keeper.ts'
+import type { StaleLedger } from './stale-ledger.ts'
 
 /** What one attempt holds while it lives: the lease, the log and what the log amounts to. */
 export type Attempt = {
@@ -47,6 +48,7 @@ export function openAttempt(options: {
   store: Store
   keeper: LeaseKeeper
   appender: Appender
+  stale: Pick<StaleLedger, 'refused'>
   claimed: Claimed
   input: AttemptInput
   held: (on: { cancel(): void; lost(): void }) => HeldLease
@@ -130,7 +132,9 @@ export function openAttempt(options: {
       if (!grown || sequence === savedSequence || controller.signal.aborted) return
       savedSequence = sequence
       unsavedBytes = 0
-      await saveFold(store, claimed.lease, sequence, fold)
+      const saved = await saveFold(store, claimed.lease, sequence, fold)
+      // Beside its own end this attempt finds the run over, and that is no loss; the ledger tells them apart.
+      if (saved.kind === 'fenced') options.stale.refused(claimed.lease, 'fold')
     },
     close() {
       log.close()

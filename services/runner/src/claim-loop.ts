@@ -26,7 +26,11 @@ export function claimLoop(options: {
         const limit = options.freeSlots()
         if (limit <= 0 || signal.aborted) return
         const claimedAt = now()
-        const claimed = await claimQueued(options.store, { ...options, limit })
+        const claimed = await claimQueued(options.store, {
+          ...options,
+          limit,
+          onFailed: options.onError,
+        })
         for (const run of claimed) options.start(run, claimedAt)
         if (claimed.length < limit) return
       }

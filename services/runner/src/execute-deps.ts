@@ -5,6 +5,7 @@ import type { Appender } from './appender.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
 import type { Probes } from './probes.ts'
+import type { StaleLedger } from './stale-ledger.ts'
 
 /** What executing a run takes. */
 export type ExecuteDeps = {
@@ -14,6 +15,7 @@ export type ExecuteDeps = {
   readonly appender: Appender
   readonly agents: ReadonlyMap<string, Agent>
   readonly metrics: RunnerMetrics
+  readonly stale: Pick<StaleLedger, 'refused'>
   readonly log: Logger
   readonly probes: Probes
 }

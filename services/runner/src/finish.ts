@@ -5,7 +5,6 @@ import {
   finishRun,
   newId,
   readOwnership,
-  recordStaleWrite,
   type Store,
   type Wakeups,
 } from '@holdfast/store'
@@ -13,11 +12,13 @@ import type { Logger } from 'pino'
 import type { Attempt } from './attempt.ts'
 import type { RunnerMetrics } from './metrics.ts'
 import type { Probes } from './probes.ts'
+import type { StaleLedger } from './stale-ledger.ts'
 
 type Deps = {
   store: Store
   wakeups: Pick<Wakeups, 'publish'>
   metrics: RunnerMetrics
+  stale: Pick<StaleLedger, 'refused'>
   log: Logger
   probes: Probes
 }
@@ -43,7 +44,7 @@ export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCaus
       })
       return await settle(deps, attempt, finished, tries)
     } catch (error) {
-      if (await landed(deps, attempt, sequence)) return await settleLanded(deps, attempt)
+      if (await landed(deps, attempt)) return await settleLanded(deps, attempt)
       const temporary = error instanceof HoldfastError && error.kind === 'unavailable'
       if (!temporary && plain) return unfinished(deps, attempt, asError(error))
       // Data that cannot be stored must not keep a run from ending: then it ends without its messages.
@@ -99,28 +100,20 @@ async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: n
       unfinished(deps, attempt, new Error('the log is longer than this attempt wrote'))
       return
     case 'fenced':
-      if (tries > 0 && (await landed(deps, attempt, attempt.log.sequence))) {
+      if (tries > 0 && (await landed(deps, attempt))) {
         await settleLanded(deps, attempt)
         return
       }
-      deps.metrics.staleWrites.inc({ operation: 'finish' })
-      await recordStaleWrite(deps.store, lease, 'finish').catch((error: unknown) =>
-        deps.log.warn({ err: error }, 'a stale write could not be recorded'),
-      )
+      deps.stale.refused(lease, 'finish')
       deps.log.info('the run is not ours any more: nothing was finished')
   }
 }
 
-/** Whether a finish whose reply was lost has committed: the run ended under this attempt's epoch. */
-async function landed(deps: Deps, attempt: Attempt, sequence: number): Promise<boolean> {
+/** Whether a finish whose reply was lost has committed: then it is this attempt that ended the run. */
+async function landed(deps: Deps, attempt: Attempt): Promise<boolean> {
   try {
     const [now] = await readOwnership(deps.store, [attempt.claimed.lease])
-    return (
-      now !== undefined &&
-      now.currentEpoch === attempt.claimed.lease.epoch &&
-      now.lastSequence > sequence &&
-      ['succeeded', 'failed', 'stopped'].includes(now.state)
-    )
+    return ['succeeded', 'failed', 'stopped'].includes(now?.outcome ?? '')
   } catch {
     return false
   }

@@ -4,17 +4,17 @@ import {
   isDataError,
   type Ownership,
   readOwnership,
-  recordStaleWrite,
   type Store,
 } from '@holdfast/store'
 import { advance, closeQueue, type Part, type Queue } from './append-queue.ts'
 import type { Probes } from './probes.ts'
+import type { StaleLedger } from './stale-ledger.ts'
 
 export type FlushDeps = {
   readonly store: Store
   /** Parts that have just become durable, and how long that took; to be called before anything else is done. */
   readonly durable: (parts: readonly Part[], ms: number) => void
-  readonly onStale: (operation: string) => void
+  readonly stale: Pick<StaleLedger, 'refused'>
   readonly onError: (error: Error) => void
   readonly stopping: AbortSignal
   readonly probes: Probes
@@ -66,18 +66,19 @@ async function decide(
     const now = owned.get(keyOf(part.queue.lease))
     if (mayHaveLanded && now && landed(part, now)) {
       settle(deps, [part], 0)
-      if (!now.held) lose(deps, part.queue, null)
+      if (!now.held) lose(part.queue)
       return false
     }
     if (now?.held && now.lastSequence === part.append.base) return true
-    lose(deps, part.queue, 'append')
+    if (!part.queue.closed) deps.stale.refused(part.queue.lease, 'append')
+    lose(part.queue)
     return false
   })
 }
 
-function landed({ queue, append }: Part, now: Ownership): boolean {
-  const isOurs = now.currentEpoch === queue.lease.epoch
-  return isOurs && now.lastSequence === append.base + append.events.length
+/** Only this attempt could write behind `base` while it held the run, so the length that it left the log at tells. */
+function landed({ append }: Part, now: Ownership): boolean {
+  return now.ownSequence === append.base + append.events.length
 }
 
 /** Asks until the database answers; a run whose lease ends meanwhile is closed by its keeper. */
@@ -117,12 +118,8 @@ function settle(deps: FlushDeps, parts: readonly Part[], ms: number) {
   for (const part of parts) advance(part)
 }
 
-function lose(deps: FlushDeps, queue: Queue, operation: string | null) {
+function lose(queue: Queue) {
   if (queue.closed) return
-  if (operation) {
-    deps.onStale(operation)
-    recordStaleWrite(deps.store, queue.lease, operation).catch(deps.onError)
-  }
   closeQueue(queue, new Error(`run ${queue.lease.runId} is not ours any more`))
   queue.listener.lost()
 }

@@ -1,6 +1,7 @@
 import { type Loop, loop } from '@holdfast/std'
 import {
   ensurePartitions,
+  pruneStaleWrites,
   purgeDeleted,
   removeRunner,
   type Store,
@@ -11,6 +12,7 @@ import type { ActiveRuns } from './active-runs.ts'
 const EVERY_MS = 10_000
 const PARTITION_DAYS = 7
 const ROUNDS_A_CLOCK_SYNC = 6
+const STALE_WRITES_KEPT_MS = 30 * 24 * 3_600_000
 
 /** What has to be done now and then, by every runner: room for the log, what was deleted, runners that are gone. */
 export function housekeeping(options: {
@@ -31,6 +33,7 @@ export function housekeeping(options: {
       }
       rounds += 1
       await purgeDeleted(store, 20)
+      await pruneStaleWrites(store, STALE_WRITES_KEPT_MS, 1000)
       await removeRunner(store, { silentMs: options.silentMs })
     },
   })

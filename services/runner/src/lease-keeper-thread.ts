@@ -13,8 +13,9 @@ type Held = {
   /** When the renewal, or claim, that was granted last had been sent: the limit counts from here. */
   sentAt: Instant
   cancelTold: boolean
-  /** When the main thread was told to stop the attempt, and why. */
+  /** When the main thread was told to stop the attempt, and how long it has to confirm that it did. */
   lostAt: Instant | null
+  graceMs: number
 }
 
 const data = workerData as KeeperData
@@ -42,7 +43,8 @@ const stopping = new AbortController()
 const renewEveryMs = data.leaseMs / 3
 /** The main loop may be stuck for so long without losing a lease. */
 const stallMs = Math.max(2000, data.leaseMs / 2)
-const confirmMs = Math.max(1000, abortMarginMs(data.leaseMs))
+/** A process that slept past its lease has all of this to do before it can confirm anything. */
+const wakeMs = Math.max(1000, abortMarginMs(data.leaseMs))
 const tickMs = Math.max(20, Math.min(250, data.leaseMs / 20))
 let presence = { running: 0, draining: false }
 let presenceSentAt: Instant | null = null
@@ -57,6 +59,7 @@ port.on('message', (message: ToKeeper) => {
         sentAt: message.sentAt,
         cancelTold: false,
         lostAt: null,
+        graceMs: 0,
       })
       break
     case 'release':
@@ -121,6 +124,8 @@ async function renew() {
       }
     } else if (answer.kind === 'lost') {
       lose(lease, 'fenced')
+    } else if (answer.kind === 'over') {
+      held.delete(lease.runId)
     }
   }
   if (renewed.length > 0) {
@@ -135,17 +140,22 @@ async function renew() {
 /** I3: what could not be renewed is stopped before its lease can end, and the process with it if need be. */
 function enforceLimits() {
   for (const lease of held.values()) {
-    const leftMs = data.leaseMs - elapsedMs(lease.sentAt)
-    if (!lease.lostAt && leftMs <= abortMarginMs(data.leaseMs)) lose(lease, 'limit')
-    if (lease.lostAt && leftMs <= 0 && elapsedMs(lease.lostAt) >= confirmMs) {
+    if (!lease.lostAt && leftMs(lease) <= abortMarginMs(data.leaseMs)) lose(lease, 'limit')
+    if (lease.lostAt && elapsedMs(lease.lostAt) >= lease.graceMs) {
       // The main thread is stuck with an attempt that has no right any more. Nothing gentler reaches it.
       process.kill(process.pid, 'SIGKILL')
     }
   }
 }
 
+function leftMs(lease: Held): number {
+  return data.leaseMs - elapsedMs(lease.sentAt)
+}
+
 function lose(lease: Held, why: 'fenced' | 'limit') {
   lease.lostAt = now()
+  // To the lease's end, and not beyond it, unless that has passed already.
+  lease.graceMs = leftMs(lease) > 0 ? leftMs(lease) : wakeMs
   tell({ kind: 'lost', runId: lease.runId, epoch: lease.epoch, why })
 }
 

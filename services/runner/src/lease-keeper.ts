@@ -21,7 +21,7 @@ export type LeaseKeeper = Service & {
   presence(now: { running: number; draining: boolean }): void
 }
 
-type Entry = { epoch: number; sentAt: Instant; cancel(): void; lost(): void }
+type Entry = { lease: Lease; epoch: number; sentAt: Instant; cancel(): void; lost(): void }
 
 const BEAT_MS = 100
 const STOP_MS = 3000
@@ -32,6 +32,8 @@ export function leaseKeeper(options: {
   applicationName: string
   bootId: string
   leaseMs: number
+  /** The database refused a renewal. */
+  onRefused: (lease: Lease) => void
   onTrouble: (message: string) => void
   onForgotten: () => void
 }): LeaseKeeper {
@@ -53,6 +55,11 @@ export function leaseKeeper(options: {
     return entry?.epoch === epoch ? entry : undefined
   }
 
+  function lose(entry: Entry | undefined, why: 'fenced' | 'limit') {
+    if (entry && why === 'fenced') options.onRefused(entry.lease)
+    entry?.lost()
+  }
+
   function hear(message: FromKeeper) {
     switch (message.kind) {
       case 'renewed':
@@ -65,7 +72,7 @@ export function leaseKeeper(options: {
         entryOf(message)?.cancel()
         break
       case 'lost':
-        entryOf(message)?.lost()
+        lose(entryOf(message), message.why)
         // The abort was delivered: listeners have run, sockets are being destroyed.
         tell({ kind: 'aborted', runId: message.runId, epoch: message.epoch })
         break
@@ -85,13 +92,24 @@ export function leaseKeeper(options: {
     name: 'lease keeper',
     failed,
     async start() {
-      const { onTrouble: _trouble, onForgotten: _forgotten, ...data } = options
+      const { databaseUrl, applicationName, bootId } = options
+      const heartbeat = beat.buffer
       worker = new Worker(threadFile(), {
-        workerData: { ...data, heartbeat: beat.buffer } satisfies KeeperData,
+        workerData: {
+          databaseUrl,
+          applicationName,
+          bootId,
+          leaseMs,
+          heartbeat,
+        } satisfies KeeperData,
         name: 'lease keeper',
       })
       worker.on('message', hear)
-      worker.on('error', fail)
+      worker.on('error', (error) => {
+        // Nobody renews any more, and nobody asks the limits.
+        for (const entry of entries.values()) entry.lost()
+        fail(error)
+      })
       worker.on('exit', () => stopped.resolve())
       beating = setInterval(() => Atomics.add(beat, 0, 1), BEAT_MS)
     },
@@ -107,7 +125,7 @@ export function leaseKeeper(options: {
     },
     hold(lease, sentAt, on) {
       const { runId, epoch } = lease
-      const entry: Entry = { epoch, sentAt, ...on }
+      const entry: Entry = { lease, epoch, sentAt, ...on }
       entries.set(runId, entry)
       tell({ kind: 'hold', runId, epoch, leaseMs, sentAt })
       const leftMs = () => leaseMs - abortMarginMs(leaseMs) - elapsedMs(entry.sentAt)

@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { FENCED_OPERATIONS } from './stale-ledger.ts'
 
 export type RunnerMetrics = ReturnType<typeof createMetrics>
 
@@ -89,7 +90,7 @@ export function createMetrics() {
   }
   // So that a first one is seen as a step from zero.
   metrics.takeovers.inc({ reason: 'lease' }, 0)
-  for (const operation of ['append', 'finish', 'hand_back', 'retry']) {
+  for (const operation of FENCED_OPERATIONS) {
     metrics.staleWrites.inc({ operation }, 0)
   }
   return metrics

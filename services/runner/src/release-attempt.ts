@@ -1,17 +1,20 @@
 import { closingEvents, foldEvents } from '@holdfast/protocol'
 import { backoffMs, wait } from '@holdfast/std'
-import { recordStaleWrite, releaseRun } from '@holdfast/store'
+import { readOwnership, releaseRun } from '@holdfast/store'
 import type { Attempt } from './attempt.ts'
 import type { ExecuteDeps } from './execute-deps.ts'
 import { finishAttempt, sectionMs } from './finish.ts'
 import type { Outcome } from './outcome.ts'
 
+type Release = Extract<Outcome, { kind: 'release' }>
+
 /** Gives the run back, until the lease's end; a cancel that came first wins and ends it. */
 export async function releaseAttempt(
   deps: ExecuteDeps,
   attempt: Attempt,
-  { command, delayMs }: Extract<Outcome, { kind: 'release' }>,
+  outcome: Release,
 ): Promise<void> {
+  const { command, delayMs } = outcome
   const { lease } = attempt.claimed
   await deps.probes.beforeRelease?.(lease)
   const closers = closingEvents(attempt.fold, { answerTools: false, mintId: () => '' })
@@ -27,21 +30,17 @@ export async function releaseAttempt(
       })
       switch (released.kind) {
         case 'released':
-          deps.log.info({ command, delayMs }, 'the run was given back')
-          if (command === 'hand_back') deps.metrics.handbacks.inc()
-          deps.wakeups.publish('events', [lease.runId])
-          deps.wakeups.publish('queue', [lease.runId])
-          return
+          return settle(deps, attempt, outcome)
         case 'cancel_pending':
           return await finishAttempt(deps, attempt, { kind: 'cancel' })
         case 'sequence_mismatch':
           deps.log.error({ released }, 'the run could not be given back')
           return
         case 'fenced':
-          // After a lost reply this is our own release; the first time somebody else has the run.
-          if (tries > 0) return
-          deps.metrics.staleWrites.inc({ operation: command })
-          return await recordStaleWrite(deps.store, lease, command)
+          // After a lost reply this may be our own release.
+          if (tries > 0 && (await landed(deps, attempt))) return settle(deps, attempt, outcome)
+          deps.stale.refused(lease, command)
+          return
       }
     } catch (error) {
       deps.log.warn({ err: error, command, tries }, 'the run could not be given back yet')
@@ -49,4 +48,18 @@ export async function releaseAttempt(
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }
+}
+
+function settle(deps: ExecuteDeps, attempt: Attempt, { command, delayMs }: Release) {
+  const { runId } = attempt.claimed.lease
+  deps.log.info({ command, delayMs }, 'the run was given back')
+  if (command === 'hand_back') deps.metrics.handbacks.inc()
+  deps.wakeups.publish('events', [runId])
+  deps.wakeups.publish('queue', [runId])
+}
+
+/** Whether it was this attempt that gave the run back, whoever has it by now. */
+async function landed(deps: ExecuteDeps, attempt: Attempt): Promise<boolean> {
+  const [now] = await readOwnership(deps.store, [attempt.claimed.lease])
+  return ['handed_back', 'retried'].includes(now?.outcome ?? '')
 }

@@ -24,6 +24,7 @@ import { leaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
 import { presenceWatch } from './presence-watch.ts'
 import type { Probes } from './probes.ts'
+import { openStaleLedger } from './stale-ledger.ts'
 import { sweep } from './sweep.ts'
 
 /** How long runs that were told to stop may take to write their end, beyond the drain. */
@@ -61,11 +62,13 @@ export async function runRunner(options: {
   }
 
   await using stack = new AsyncDisposableStack()
+  const stale = stack.use(openStaleLedger({ store, metrics, onError: onError('the ledger') }))
   const keeper = leaseKeeper({
     databaseUrl: config.directUrl,
     applicationName: 'holdfast runner leases',
     bootId,
     leaseMs: config.leaseMs,
+    onRefused: (lease) => stale.refused(lease, 'renew'),
     onTrouble: (message) => log.warn({ message }, 'leases could not be renewed'),
     onForgotten() {
       if (!draining) register().catch(onError('registering again'))
@@ -80,7 +83,7 @@ export async function runRunner(options: {
         metrics.eventsCommitted.inc(events)
         metrics.commitSeconds.observe(ms / 1000)
       },
-      onStale: (operation) => metrics.staleWrites.inc({ operation }),
+      stale,
       onError: onError('an append'),
     }),
   )
@@ -92,7 +95,7 @@ export async function runRunner(options: {
     },
     failed: (error, runId) => log.error({ err: error, runId }, 'an execution failed'),
   })
-  const deps: ExecuteDeps = { ...options, keeper, appender }
+  const deps: ExecuteDeps = { ...options, keeper, appender, stale }
   const common = {
     store,
     owner: bootId,
@@ -118,6 +121,18 @@ export async function runRunner(options: {
     onError: onError('a sweep'),
   })
 
+  const watching = presenceWatch({
+    store,
+    bootId,
+    leaseMs: config.leaseMs,
+    onGone(owner, leases) {
+      log.warn({ owner, leases }, 'a runner is gone; its runs are taken over')
+      metrics.ownersGone.inc()
+      sweeping.wake()
+    },
+    onError: onError('looking for runners'),
+  })
+
   await syncClock(store)
   await register()
   const services: Service[] = [
@@ -129,17 +144,7 @@ export async function runRunner(options: {
     }),
     foldSaver({ active, onError: onError('saving a fold') }),
     sweeping,
-    presenceWatch({
-      store,
-      bootId,
-      leaseMs: config.leaseMs,
-      onGone(owner, leases) {
-        log.warn({ owner, leases }, 'a runner is gone; its runs are taken over')
-        metrics.ownersGone.inc()
-        sweeping.wake()
-      },
-      onError: onError('looking for runners'),
-    }),
+    watching,
     claims,
   ]
   const { failed } = await startAll(stack, services)
@@ -151,8 +156,8 @@ export async function runRunner(options: {
   const reason = await Promise.race([options.requested, failed])
   draining = true
   log.info({ reason, running: active.size }, 'draining')
-  await claims.stop()
-  await sweeping.stop()
+  // At once: one that still waits for its reply must not leave the others claiming.
+  await Promise.all([claims.stop(), sweeping.stop(), watching.stop()])
   await drain(active, keeper, config.drainMs, log)
   await removeRunner(store, { bootId }).catch(onError('removing the runner'))
   log.info('runner is gone')

@@ -1,4 +1,4 @@
-import { type Loop, loop } from '@holdfast/std'
+import { asError, type Loop, loop } from '@holdfast/std'
 import {
   type Claimed,
   claimForEnding,
@@ -40,7 +40,13 @@ export function sweep(options: {
     const limit = Math.min(options.freeSlots(), ROWS_A_SWEEP)
     if (limit <= 0) return
     const claimedAt = now()
-    const taken = await takeOver(store, { owner, agents, leaseMs, limit })
+    const taken = await takeOver(store, {
+      owner,
+      agents,
+      leaseMs,
+      limit,
+      onFailed: options.onError,
+    })
     for (const run of taken) {
       metrics.leasesExpired.inc()
       metrics.takeovers.inc({ reason: 'lease' })
@@ -50,11 +56,23 @@ export function sweep(options: {
 
   async function endExpired() {
     const claimedAt = now()
-    const endings = await claimForEnding(store, { owner, leaseMs, limit: ROWS_A_SWEEP })
-    for (const run of endings) {
+    const request = { owner, leaseMs, limit: ROWS_A_SWEEP, onFailed: options.onError }
+    for (const run of await claimForEnding(store, request)) {
       metrics.leasesExpired.inc()
       options.end(run, claimedAt)
     }
+  }
+
+  async function endQueued() {
+    const { ended, due, failed } = await endOverdueQueued(store, ROWS_A_SWEEP)
+    failed.forEach(options.onError)
+    wakeups.publish('events', ended)
+    wakeups.publish('queue', due)
+  }
+
+  async function repairHeads() {
+    sweeps += 1
+    if (sweeps % HEADS_EVERY_SWEEPS === 0) wakeups.publish('queue', await unparkMissedHeads(store))
   }
 
   return loop({
@@ -62,16 +80,11 @@ export function sweep(options: {
     everyMs: SWEEP_EVERY_MS,
     onError: options.onError,
     async round(signal) {
-      await takeOverExpired()
-      if (signal.aborted) return
-      await endExpired()
-      if (signal.aborted) return
-      const { ended, due, failed } = await endOverdueQueued(store, ROWS_A_SWEEP)
-      failed.forEach(options.onError)
-      wakeups.publish('events', ended)
-      sweeps += 1
-      const missed = sweeps % HEADS_EVERY_SWEEPS === 0 ? await unparkMissedHeads(store) : []
-      wakeups.publish('queue', [...due, ...missed])
+      for (const look of [takeOverExpired, endExpired, endQueued, repairHeads]) {
+        if (signal.aborted) return
+        // What one of them cannot do must not keep the next from its own.
+        await look().catch((error: unknown) => options.onError(asError(error)))
+      }
     },
   })
 }

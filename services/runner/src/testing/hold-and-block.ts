@@ -17,6 +17,7 @@ const keeper = leaseKeeper({
   applicationName,
   bootId: owner,
   leaseMs,
+  onRefused: () => undefined,
   onTrouble: say,
   onForgotten: () => undefined,
 })
