@@ -22,10 +22,9 @@ import { foldSaver, housekeeping } from './housekeeping.ts'
 import type { Instant } from './instant.ts'
 import { leaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
-import { presenceWatch } from './presence-watch.ts'
 import type { Probes } from './probes.ts'
+import { recovery } from './recovery.ts'
 import { openStaleLedger } from './stale-ledger.ts'
-import { sweep } from './sweep.ts'
 
 /** How long runs that were told to stop may take to write their end, beyond the drain. */
 const RECORD_MS = 10_000
@@ -110,27 +109,16 @@ export async function runRunner(options: {
     },
   }
   const claims = claimLoop({ ...common, onError: onError('a claim') })
-  const sweeping = sweep({
+  const recovering = recovery({
     ...common,
     wakeups,
     metrics,
+    log,
     end: (claimed: Claimed & { cause: EndingCause }, claimedAt: Instant) => {
       active.get(claimed.lease.runId)?.abort('lease_lost')
       active.add(claimed.lease.runId, () => endRun(deps, claimed, claimedAt))
     },
-    onError: onError('a sweep'),
-  })
-
-  const watching = presenceWatch({
-    store,
-    bootId,
-    leaseMs: config.leaseMs,
-    onGone(owner, leases) {
-      log.warn({ owner, leases }, 'a runner is gone; its runs are taken over')
-      metrics.ownersGone.inc()
-      sweeping.wake()
-    },
-    onError: onError('looking for runners'),
+    onError,
   })
 
   await syncClock(store)
@@ -143,8 +131,7 @@ export async function runRunner(options: {
       onError: onError('housekeeping'),
     }),
     foldSaver({ active, onError: onError('saving a fold') }),
-    sweeping,
-    watching,
+    ...recovering,
     claims,
   ]
   const { failed } = await startAll(stack, services)
@@ -157,7 +144,7 @@ export async function runRunner(options: {
   draining = true
   log.info({ reason, running: active.size }, 'draining')
   // At once: one that still waits for its reply must not leave the others claiming.
-  await Promise.all([claims.stop(), sweeping.stop(), watching.stop()])
+  await Promise.all([claims, ...recovering].map((loop) => loop.stop()))
   await drain(active, keeper, config.drainMs, log)
   await removeRunner(store, { bootId }).catch(onError('removing the runner'))
   log.info('runner is gone')

@@ -17,11 +17,7 @@ const ROWS_A_SWEEP = 50
 /** A head that was missed is a bug being repaired; looking for it costs every parked turn. */
 const HEADS_EVERY_SWEEPS = 10
 
-/**
- * Finds what nobody covers: runs whose lease has passed are taken over, or claimed to be ended; queued ones
- * that may not wait any longer are ended. It runs in every runner, jittered and bounded.
- */
-export function sweep(options: {
+export type SweepOptions = {
   store: Store
   wakeups: Pick<Wakeups, 'publish'>
   metrics: RunnerMetrics
@@ -32,7 +28,13 @@ export function sweep(options: {
   start: (claimed: Claimed, claimedAt: Instant) => void
   end: (claimed: Claimed & { cause: EndingCause }, claimedAt: Instant) => void
   onError: (error: Error) => void
-}): Loop {
+}
+
+/**
+ * Finds what nobody covers: runs whose lease has passed are taken over, or claimed to be ended; queued ones
+ * that may not wait any longer are ended. It runs in every runner, jittered and bounded.
+ */
+export function sweep(options: SweepOptions): Loop {
   const { store, wakeups, metrics, owner, agents, leaseMs } = options
   let sweeps = 0
 
