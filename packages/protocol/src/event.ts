@@ -2,7 +2,9 @@ import type {
   Context,
   Event,
   Interrupt,
+  JsonPatch,
   Message,
+  ResumeEntry,
   RunAgentInput,
   TokenUsage,
   Tool,
@@ -11,4 +13,14 @@ import type {
 
 /** An AG-UI 1.0 event, the only thing a run's log holds. */
 export type AgUiEvent = Event
-export type { Context, Interrupt, Message, RunAgentInput, TokenUsage, Tool, UserMessage }
+export type {
+  Context,
+  Interrupt,
+  JsonPatch,
+  Message,
+  ResumeEntry,
+  RunAgentInput,
+  TokenUsage,
+  Tool,
+  UserMessage,
+}
