@@ -10,6 +10,7 @@ COPY packages/protocol/package.json packages/protocol/
 COPY packages/local-postgres/package.json packages/local-postgres/
 COPY packages/store/package.json packages/store/
 COPY packages/agent-kit/package.json packages/agent-kit/
+COPY packages/artifacts/package.json packages/artifacts/
 COPY packages/client/package.json packages/client/
 COPY services/bff/package.json services/bff/
 COPY services/runner/package.json services/runner/

@@ -6,17 +6,19 @@ import { ROOT, sourceFiles } from './source-files.ts'
 /** Not for users: set where the checks run. */
 const INTERNAL = new Set(['HOLDFAST_REQUIRE_CONTAINERS', 'HOLDFAST_REQUIRE_BROWSER'])
 const PUBLIC_NAME =
-  /\b(?:HOLDFAST_|RUNNER_|AUTH_|WEBHOOK_|DATABASE_|CORS_|NOTIFY_|OUTBOUND_|LEASE_|DRAIN_|LOG_)[A-Z_]*[A-Z]\b/g
+  /\b(?:HOLDFAST_|RUNNER_|AUTH_|WEBHOOK_|DATABASE_|CORS_|NOTIFY_|OUTBOUND_|LEASE_|DRAIN_|LOG_|ARTIFACTS_|AWS_)[A-Z0-9_]*[A-Z0-9]\b/g
 
 const readme = await readFile(join(ROOT, 'README.md'), 'utf8')
 const table = readme.split('\n').filter((row) => row.startsWith('| `'))
 const documented = new Set(
   table.flatMap((row) =>
-    [...(row.split('|')[1] ?? '').matchAll(/`([A-Z][A-Z_]+)`/g)].map(([, name]) => name ?? ''),
+    [...(row.split('|')[1] ?? '').matchAll(/`([A-Z][A-Z0-9_]+)`/g)].map(([, name]) => name ?? ''),
   ),
 )
 const product = (await sourceFiles()).filter(
-  ({ workspace, path }) => workspace.startsWith('services/') && !path.endsWith('.test.ts'),
+  ({ workspace, path }) =>
+    (workspace.startsWith('services/') || workspace === 'packages/artifacts') &&
+    !path.endsWith('.test.ts'),
 )
 
 test('every variable of the table is read by a service', () => {

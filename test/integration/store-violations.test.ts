@@ -56,7 +56,8 @@ async function speaking(more = {}): Promise<Awaited<ReturnType<typeof claimOne>>
 
 async function makeRuns(): Promise<void> {
   const ended = (await speaking()).lease
-  await finish(store, ended)
+  const file = { name: 'a.txt', path: 'acme/a.txt', mediaType: 'text/plain', bytes: 3 }
+  await finish(store, ended, undefined, undefined, [file])
   const stopped = (await speaking()).lease
   await cancelRun(store, ADA, stopped.runId)
   await finish(store, stopped)
@@ -101,6 +102,11 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
     'I1 what an attempt wrote stands between its claim and the next one',
     'running',
     `UPDATE holdfast.run_attempts SET base_sequence = 0 WHERE run_id = $1`,
+  ],
+  [
+    'I1 an artifact carries the epoch that ended its run',
+    'ended',
+    `UPDATE holdfast.artifacts SET epoch = 0 WHERE run_id = $1`,
   ],
   [
     'I4 every running run has a lease and an owner',
@@ -213,6 +219,18 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
      VALUES ($1, 'acme', 1, 1, '{"open":[]}')`,
   ],
   [
+    'I10 an artifact belongs to a run that has ended',
+    'running',
+    `INSERT INTO holdfast.artifacts (run_id, name, tenant_id, epoch, path, media_type, bytes)
+     VALUES ($1, 'early', 'acme', 1, 'p', 'text/plain', 1)`,
+  ],
+  [
+    'I10 an artifact belongs to a run that has ended',
+    'stray',
+    `INSERT INTO holdfast.artifacts (run_id, name, tenant_id, epoch, path, media_type, bytes)
+     VALUES ($1, 'lost', 'acme', 1, 'p', 'text/plain', 1)`,
+  ],
+  [
     'I12 every stored tool call of a stopped or failed run is answered',
     'stopped',
     `UPDATE holdfast.conversation_messages SET message = '{"toolCalls":[{"id":"c1"}]}'
@@ -286,6 +304,11 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
     'I20 what belongs to a run belongs to its tenant',
     'ended',
     `UPDATE holdfast.run_events SET tenant_id = 'other' WHERE run_id = $1 AND sequence = 2`,
+  ],
+  [
+    'I20 what belongs to a run belongs to its tenant',
+    'ended',
+    `UPDATE holdfast.artifacts SET tenant_id = 'other' WHERE run_id = $1`,
   ],
   [
     'I20 what belongs to a run belongs to its tenant',

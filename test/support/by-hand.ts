@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type AgUiEvent, type EndCause, emptyFold, endingOf, foldEvents } from '@holdfast/protocol'
 import {
   type AgentRecord,
+  type ArtifactPointer,
   appendEvents,
   type Claimed,
   type CreateRun,
@@ -104,11 +105,12 @@ export async function finish(
   lease: Lease,
   cause: EndCause = { kind: 'success' },
   lastSequence?: number,
+  artifacts: readonly ArtifactPointer[] = [],
 ): Promise<Finished> {
   const log = await logOf(store, lease.runId)
   const fold = foldEvents(emptyFold(), log)
   const said = fold.messages.filter(({ role }) => role === 'user').map(({ id }) => id)
-  return await finishRun(store, lease, lastSequence ?? log.length, ({ cancelRequested }) =>
+  const decide = ({ cancelRequested }: { cancelRequested: boolean }) =>
     endingOf({
       fold,
       cause: cancelRequested ? { kind: 'cancel' } : cause,
@@ -117,8 +119,8 @@ export async function finish(
       storedIds: new Set(said),
       frontEndTools: new Set(),
       mintId: () => newId(store),
-    }),
-  )
+    })
+  return await finishRun(store, lease, lastSequence ?? log.length, decide, artifacts)
 }
 
 /** The whole log of a run, straight from the store. */

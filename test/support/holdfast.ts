@@ -12,6 +12,8 @@ export type Runner = Child & { readonly bootId: string }
 /** A whole Holdfast of real processes on a database of its own. */
 export type Holdfast = AsyncDisposable & {
   readonly databaseUrl: string
+  /** HOLDFAST_DATA_DIR of all its processes. */
+  readonly dataDir: string
   /** For looking into the database. */
   readonly store: Store
   /** The first BFF's address. */
@@ -48,7 +50,10 @@ export async function startHoldfast(options: HoldfastOptions = {}): Promise<Hold
     openStore({ databaseUrl: database.url, applicationName: 'holdfast test', poolMax: 4 }),
   )
   const agentsFile = options.agents ? await writeAgents(options.agents, cleanup) : undefined
+  const dataDir = await mkdtemp(join(tmpdir(), 'holdfast-data-'))
+  cleanup.defer(() => rm(dataDir, { recursive: true, force: true }))
   const env = {
+    HOLDFAST_DATA_DIR: dataDir,
     DATABASE_URL: database.url,
     LOG_LEVEL: 'info',
     LEASE_SECONDS: '3',
@@ -89,6 +94,7 @@ export async function startHoldfast(options: HoldfastOptions = {}): Promise<Hold
   const ending = cleanup.move()
   return {
     databaseUrl: database.url,
+    dataDir,
     store,
     bffs,
     runners,

@@ -9,6 +9,10 @@ export const LIMITS = {
   /** One event as JSON, a snapshot of a full conversation included; a larger one ends the run with `limit_exceeded`. */
   eventBytesMax: 9 << 20,
   clientTurnIdCharsMax: 128,
+  /** One artifact; it is streamed, so it costs no memory. */
+  artifactBytesMax: 1 << 30,
+  artifactsMax: 100,
+  artifactNameBytesMax: 255,
   deadlineMsMax: 30 * 86_400_000,
   /** A flush of the appender over all its runs. */
   flushEventsMax: 2000,

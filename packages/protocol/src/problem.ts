@@ -11,6 +11,7 @@ export const PROBLEMS = {
   cursor_ahead: 'The cursor lies beyond the end of the log',
   cursor_gone: 'The log before this point was pruned',
   turn_gone: "This turn's run was deleted",
+  artifact_gone: 'The file is not there any more',
   body_too_large: 'The request body is too large',
   message_too_large: 'The message is too large',
   conversation_full: 'The conversation is full',

@@ -111,7 +111,17 @@ export const RunView = z.object({
   usage: z.array(z.unknown()).readonly(),
   attempts: z.array(Attempt).readonly(),
   inDoubt: z.array(z.object({ step: z.string(), idempotencyKey: z.string(), since: Time })),
-  artifacts: z.array(z.unknown()),
+  artifacts: z
+    .array(
+      z.object({
+        name: z.string(),
+        mediaType: z.string(),
+        bytes: z.int(),
+        url: z.string(),
+        createdAt: Time,
+      }),
+    )
+    .readonly(),
 })
 export type RunView = z.infer<typeof RunView>
 

@@ -54,10 +54,15 @@ export async function deleteConversation(
 
 /**
  * Removes what was deleted and has no unfinished run any more. The client turns stay, so that a repeat is
- * told that its run is gone. One conversation a transaction.
+ * told that its run is gone. Files go first: whoever is stopped in between leaves rows that are found again, and no
+ * file that nobody knows of. One conversation a transaction.
  * @returns how many were purged
  */
-export async function purgeDeleted(store: Store, limit: number): Promise<number> {
+export async function purgeDeleted(
+  store: Store,
+  limit: number,
+  removeFiles: (run: { tenantId: string; runId: string }) => Promise<void>,
+): Promise<number> {
   const hidden = await rows(
     store,
     sql<{ id: string }>`
@@ -66,6 +71,12 @@ export async function purgeDeleted(store: Store, limit: number): Promise<number>
         WHERE r.conversation_id = c.id AND r.state IN ('queued', 'running')) LIMIT ${limit}`,
   )
   for (const { id } of hidden) {
+    const begun = await rows(
+      store,
+      sql<{ id: string; tenant_id: string }>`
+        SELECT id, tenant_id FROM holdfast.runs WHERE conversation_id = ${id} AND execution_epoch > 0`,
+    )
+    for (const run of begun) await removeFiles({ tenantId: run.tenant_id, runId: run.id })
     await inTransaction(store, async (db) => {
       await lockConversation(db, id)
       const runs = await rows(

@@ -1,6 +1,7 @@
 import { type RunEnding, type RunState } from '@holdfast/protocol'
 import { invariant } from '@holdfast/std'
 import { sql } from 'kysely'
+import { type ArtifactPointer, insertArtifacts } from './artifact.ts'
 import { insertEvents } from './event-log.ts'
 import { type Fenced, type Lease, withFence } from './lease.ts'
 import { type Db, newId, row, rows, type Store } from './store.ts'
@@ -27,6 +28,7 @@ export async function finishRun(
   lease: Lease,
   lastSequence: number,
   decide: (found: { cancelRequested: boolean }) => RunEnding | Promise<RunEnding>,
+  artifacts: readonly ArtifactPointer[] = [],
 ): Promise<Finished> {
   const eventId = newId(store)
   return await withFence(store, lease, async ({ db, run }) => {
@@ -34,7 +36,7 @@ export async function finishRun(
       return { kind: 'sequence_mismatch', lastSequence: run.lastSequence } as const
     }
     const ending = await decide({ cancelRequested: run.cancelRequestedAt !== null })
-    return await endRun(db, { ...run, ...lease, eventId, from: 'running' }, ending)
+    return await endRun(db, { ...run, ...lease, eventId, from: 'running' }, ending, artifacts)
   })
 }
 
@@ -56,6 +58,7 @@ export async function endRun(
   db: Db,
   run: EndableRun,
   ending: RunEnding,
+  artifacts: readonly ArtifactPointer[] = [],
 ): Promise<Extract<Finished, { kind: 'finished' }>> {
   const sequence = run.lastSequence + ending.events.length
   const ended = await row(
@@ -80,6 +83,7 @@ export async function endRun(
   )
   if (!run.hidden) {
     await writeMessages(db, run, ending)
+    await insertArtifacts(db, run, artifacts)
     await writeNotification(db, run, ending, ended)
   }
   await rows(db, sql`DELETE FROM holdfast.run_folds WHERE run_id = ${run.runId}`)

@@ -36,6 +36,12 @@ export type RunView = {
     readonly endedAt: string | null
     readonly outcome: string | null
   }[]
+  readonly artifacts: readonly {
+    readonly name: string
+    readonly mediaType: string
+    readonly bytes: number
+    readonly createdAt: string
+  }[]
 }
 
 type RunRow = {
@@ -56,6 +62,7 @@ type RunRow = {
   result: unknown
   usage: TokenUsage[] | null
   attempts: RunView['attempts'] | null
+  artifacts: RunView['artifacts'] | null
 }
 
 export type RunFilter = {
@@ -111,7 +118,10 @@ function select(condition: RawBuilder<unknown>, limit: number) {
     SELECT r.*, i.thread_id, x.result, x.usage,
       (SELECT json_agg(json_build_object('epoch', a.epoch, 'runner', a.runner,
                 'startedAt', a.started_at, 'endedAt', a.ended_at, 'outcome', a.outcome) ORDER BY a.epoch)
-       FROM holdfast.run_attempts a WHERE a.run_id = r.id AND a.reason <> 'ending') AS attempts
+       FROM holdfast.run_attempts a WHERE a.run_id = r.id AND a.reason <> 'ending') AS attempts,
+      (SELECT json_agg(json_build_object('name', f.name, 'mediaType', f.media_type, 'bytes', f.bytes,
+                'createdAt', f.created_at) ORDER BY f.name)
+       FROM holdfast.artifacts f WHERE f.run_id = r.id) AS artifacts
     FROM holdfast.runs r
     JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
     JOIN holdfast.run_inputs i ON i.run_id = r.id
@@ -141,6 +151,10 @@ function asView(run: RunRow): RunView {
       ...attempt,
       startedAt: new Date(attempt.startedAt).toISOString(),
       endedAt: attempt.endedAt && new Date(attempt.endedAt).toISOString(),
+    })),
+    artifacts: (run.artifacts ?? []).map((artifact) => ({
+      ...artifact,
+      createdAt: new Date(artifact.createdAt).toISOString(),
     })),
   }
 }

@@ -32,6 +32,9 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I1 what an attempt wrote stands between its claim and the next one': `
     SELECT e.run_id, e.sequence, e.epoch FROM holdfast.run_events e
     JOIN holdfast.run_attempts a ON a.run_id = e.run_id AND a.epoch > e.epoch AND e.sequence > a.base_sequence`,
+  'I1 an artifact carries the epoch that ended its run': `
+    SELECT a.run_id, a.name, a.epoch, r.execution_epoch FROM holdfast.artifacts a
+    JOIN holdfast.runs r ON r.id = a.run_id WHERE a.epoch <> r.execution_epoch`,
   'I4 every running run has a lease and an owner': `
     SELECT id FROM holdfast.runs WHERE state = 'running' AND (lease_until IS NULL OR owner IS NULL)`,
   'I4 every running run has the one open attempt of its epoch': `
@@ -85,6 +88,9 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I10 an ended run keeps neither fold nor owner': `
     SELECT r.id FROM holdfast.runs r LEFT JOIN holdfast.run_folds f ON f.run_id = r.id
     WHERE r.state IN ${ENDED} AND (f.run_id IS NOT NULL OR r.owner IS NOT NULL OR r.lease_until IS NOT NULL)`,
+  'I10 an artifact belongs to a run that has ended': `
+    SELECT a.run_id, a.name FROM holdfast.artifacts a LEFT JOIN holdfast.runs r ON r.id = a.run_id
+    WHERE r.id IS NULL OR r.state NOT IN ${ENDED}`,
   'I12 every stored tool call of a stopped or failed run is answered': `
     SELECT m.run_id, call ->> 'id' AS tool_call_id FROM holdfast.conversation_messages m
     JOIN holdfast.runs r ON r.id = m.run_id AND r.state IN ('stopped', 'failed')
@@ -121,5 +127,6 @@ export const QUERIES: Readonly<Record<string, string>> = {
     SELECT r.id FROM holdfast.runs r JOIN holdfast.conversations c ON c.id = r.conversation_id
     WHERE c.tenant_id <> r.tenant_id OR c.user_id <> r.user_id
       OR EXISTS (SELECT FROM holdfast.conversation_messages m WHERE m.run_id = r.id AND m.tenant_id <> r.tenant_id)
-      OR EXISTS (SELECT FROM holdfast.run_events e WHERE e.run_id = r.id AND e.tenant_id <> r.tenant_id)`,
+      OR EXISTS (SELECT FROM holdfast.run_events e WHERE e.run_id = r.id AND e.tenant_id <> r.tenant_id)
+      OR EXISTS (SELECT FROM holdfast.artifacts a WHERE a.run_id = r.id AND a.tenant_id <> r.tenant_id)`,
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import cookie from '@fastify/cookie'
 import cors from '@fastify/cors'
 import { fastifySSE } from '@fastify/sse'
+import { openArtifactStore } from '@holdfast/artifacts'
 import { readEvents, type Store, tailRuns, type Wakeups } from '@holdfast/store'
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod'
@@ -16,6 +17,7 @@ import { docsPlugin } from './plugins/docs.ts'
 import { errorsPlugin, sendFailure } from './plugins/errors.ts'
 import { phasePlugin } from './plugins/phase.ts'
 import { agUiRoutes } from './routes/ag-ui.ts'
+import { artifactRoute } from './routes/artifacts.ts'
 import { cancelRunRoute } from './routes/cancel-run.ts'
 import { conversationRoutes } from './routes/conversations.ts'
 import { createRunRoute } from './routes/create-run.ts'
@@ -107,10 +109,11 @@ function assemble({
   wakeups,
   config,
   log,
-}: Omit<Bff, 'hub' | 'streams' | 'metrics' | 'phase'>): Bff {
+}: Omit<Bff, 'artifacts' | 'hub' | 'streams' | 'metrics' | 'phase'>): Bff {
   const streams = streamRegistry()
   return {
     store,
+    artifacts: openArtifactStore(config.artifacts),
     wakeups,
     config,
     log,
@@ -139,6 +142,7 @@ function apiRoutes(api: FastifyInstance, bff: Bff): void {
   cleanInputPlugin(api)
   createRunRoute(api, bff)
   runRoutes(api, bff)
+  artifactRoute(api, bff)
   cancelRunRoute(api, bff)
   eventsRoute(api, bff)
   agUiRoutes(api, bff)

@@ -1,3 +1,4 @@
+import type { ArtifactStore } from '@holdfast/artifacts'
 import type { Store, Wakeups } from '@holdfast/store'
 import type { Logger } from 'pino'
 import type { BffConfig } from './config.ts'
@@ -11,6 +12,7 @@ export type Phase = { current: 'waiting' | 'serving' | 'draining' }
 /** What the routes are made of. */
 export type Bff = {
   readonly store: Store
+  readonly artifacts: ArtifactStore
   readonly wakeups: Wakeups
   readonly config: BffConfig
   readonly log: Logger

@@ -1,3 +1,4 @@
+import { type ArtifactPlace, ArtifactVariables, artifactPlace } from '@holdfast/artifacts'
 import { HoldfastError } from '@holdfast/std'
 import * as z from 'zod'
 
@@ -29,6 +30,8 @@ export type StreamConfig = {
 }
 
 export type BffConfig = {
+  /** Where the files of runs are. */
+  artifacts: ArtifactPlace
   host: string
   port: number
   databaseUrl: string
@@ -55,6 +58,7 @@ const LogLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'si
 type LogLevel = z.infer<typeof LogLevel>
 
 const Env = z.object({
+  ...ArtifactVariables,
   PORT: z
     .string()
     .regex(/^\d{1,5}$/, 'a whole number from 0 to 65535')
@@ -113,6 +117,7 @@ export function parseConfig(environment: Readonly<Record<string, string | undefi
     refuse('WEBHOOK_SECRET', 'set (whsec_ followed by base64) when WEBHOOK_URLS is')
   }
   return {
+    artifacts: artifactPlace(env),
     host: env.HOST,
     port: env.PORT,
     databaseUrl: env.DATABASE_URL,

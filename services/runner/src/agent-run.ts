@@ -56,5 +56,6 @@ export function agentRun(attempt: Attempt, log: Logger): AgentRun {
     checkpoint: async () => Promise.reject(new Error('checkpoints are not saved yet')),
     saved: null,
     span: async (_key, _options, fn) => await fn(),
+    artifact: (name, options, body) => attempt.artifacts.write(name, options, body),
   }
 }

@@ -1,9 +1,11 @@
+import type { ArtifactStore } from '@holdfast/artifacts'
 import { type AgUiEvent, type Fold, foldEvents, LIMITS } from '@holdfast/protocol'
 import { type AttemptInput, type Claimed, type Store, saveFold } from '@holdfast/store'
 import { type AbortCause, AttemptAborted } from './abort.ts'
 import { AgentFailure } from './agents/agent.ts'
 import type { RunLog } from './append-queue.ts'
 import type { Appender } from './appender.ts'
+import { type AttemptArtifacts, attemptArtifacts } from './attempt-artifacts.ts'
 import { type HeldLease, type LeaseKeeper } from './lease-keeper.ts'
 import type { StaleLedger } from './stale-ledger.ts'
 
@@ -14,6 +16,7 @@ export type Attempt = {
   readonly signal: AbortSignal
   readonly held: HeldLease
   readonly log: RunLog
+  readonly artifacts: AttemptArtifacts
   /** The fold of what is durable. */
   readonly fold: Fold
   /** Something of this attempt's own can be seen by readers, or soon will be. */
@@ -46,6 +49,7 @@ const ADDS_TO_MESSAGES: ReadonlySet<string> = new Set([
 /** Joins lease, log and abort of an attempt. From here on whoever loses the lease loses the log too. */
 export function openAttempt(options: {
   store: Store
+  artifactStore: ArtifactStore
   keeper: LeaseKeeper
   appender: Appender
   stale: Pick<StaleLedger, 'refused'>
@@ -97,6 +101,7 @@ export function openAttempt(options: {
     signal: controller.signal,
     held,
     log,
+    artifacts: attemptArtifacts(options.artifactStore, claimed.lease, controller.signal),
     get fold() {
       return fold
     },

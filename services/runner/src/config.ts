@@ -1,7 +1,10 @@
+import { type ArtifactPlace, ArtifactVariables, artifactPlace } from '@holdfast/artifacts'
 import { HoldfastError } from '@holdfast/std'
 import * as z from 'zod'
 
 export type RunnerConfig = {
+  /** Where the files of runs are. */
+  artifacts: ArtifactPlace
   databaseUrl: string
   directUrl: string
   agentsFile: string | null
@@ -33,6 +36,7 @@ const postgresUrl = z
   .refine((text) => /^postgres(ql)?:\/\//.test(text) && URL.canParse(text), 'a postgres:// URL')
 
 const Env = z.object({
+  ...ArtifactVariables,
   DATABASE_URL: postgresUrl,
   DATABASE_DIRECT_URL: postgresUrl.optional(),
   HOLDFAST_AGENTS: z.string().optional(),
@@ -84,6 +88,7 @@ export function parseConfig(
   }
   const env = parsed.data
   return {
+    artifacts: artifactPlace(env),
     databaseUrl: env.DATABASE_URL,
     directUrl: env.DATABASE_DIRECT_URL ?? env.DATABASE_URL,
     agentsFile: env.HOLDFAST_AGENTS ?? null,

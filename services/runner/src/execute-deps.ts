@@ -1,3 +1,4 @@
+import type { ArtifactStore } from '@holdfast/artifacts'
 import type { Claimed, Store, Wakeups } from '@holdfast/store'
 import type { Logger } from 'pino'
 import type { Agent } from './agents/agent.ts'
@@ -10,6 +11,7 @@ import type { StaleLedger } from './stale-ledger.ts'
 /** What executing a run takes. */
 export type ExecuteDeps = {
   readonly store: Store
+  readonly artifactStore: ArtifactStore
   readonly wakeups: Pick<Wakeups, 'publish'>
   readonly keeper: LeaseKeeper
   readonly appender: Appender

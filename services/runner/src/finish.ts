@@ -38,10 +38,12 @@ export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCaus
   for (let tries = 0; ; tries += 1) {
     const sequence = attempt.log.sequence
     try {
-      const finished = await finishRun(deps.store, lease, sequence, async ({ cancelRequested }) => {
+      const decide = async ({ cancelRequested }: { cancelRequested: boolean }) => {
         await deps.probes.insideFinish?.(lease)
         return decideEnding(deps, attempt, cause, { cancelRequested, plain })
-      })
+      }
+      const artifacts = plain ? [] : attempt.artifacts.written
+      const finished = await finishRun(deps.store, lease, sequence, decide, artifacts)
       return await settle(deps, attempt, finished, tries)
     } catch (error) {
       if (await landed(deps, attempt)) return await settleLanded(deps, attempt)

@@ -1,3 +1,4 @@
+import { type ArtifactStore, runFolder } from '@holdfast/artifacts'
 import { type Loop, loop } from '@holdfast/std'
 import {
   ensurePartitions,
@@ -17,10 +18,11 @@ const STALE_WRITES_KEPT_MS = 30 * 24 * 3_600_000
 /** What has to be done now and then, by every runner: room for the log, what was deleted, runners that are gone. */
 export function housekeeping(options: {
   store: Store
+  artifactStore: ArtifactStore
   silentMs: number
   onError: (error: Error) => void
 }): Loop {
-  const { store } = options
+  const { store, artifactStore } = options
   let rounds = 0
   return loop({
     name: 'housekeeping',
@@ -32,7 +34,7 @@ export function housekeeping(options: {
         await ensurePartitions(store, PARTITION_DAYS)
       }
       rounds += 1
-      await purgeDeleted(store, 20)
+      await purgeDeleted(store, 20, (run) => artifactStore.remove(runFolder(run)))
       await pruneStaleWrites(store, STALE_WRITES_KEPT_MS, 1000)
       await removeRunner(store, { silentMs: options.silentMs })
     },

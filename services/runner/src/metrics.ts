@@ -65,6 +65,11 @@ export function createMetrics() {
       labelNames: ['state', 'outcome'] as const,
       registers,
     }),
+    artifactsCollected: new Counter({
+      name: 'holdfast_artifacts_collected_total',
+      help: 'Files that belonged to nobody and were removed.',
+      registers,
+    }),
     eventsCommitted: new Counter({
       name: 'holdfast_events_committed_total',
       help: 'Events made durable.',

@@ -42,6 +42,7 @@ export async function decideOutcome(
   } catch (error) {
     return outcomeOfError(attempt, error, log)
   } finally {
+    await attempt.artifacts.close()
     deadline.abort()
     if (attempt.abortedAtMs !== null) {
       deps.metrics.cancelToCloseSeconds.observe((performance.now() - attempt.abortedAtMs) / 1000)

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { openArtifactStore } from '@holdfast/artifacts'
 import { type AgentsFile, BUILT_IN_AGENTS, defaultAgent, parseAgentsFile } from '@holdfast/protocol'
 import { asError, HoldfastError, shutdownRequested, wait } from '@holdfast/std'
 import { newId, openStore, openWakeups, type Store, schemaStatus } from '@holdfast/store'
@@ -74,6 +75,7 @@ async function live(env: NodeJS.ProcessEnv, probes: Probes) {
   await runRunner({
     config,
     store,
+    artifactStore: openArtifactStore(config.artifacts),
     wakeups,
     agents,
     agentRecords: recordsOf(file),

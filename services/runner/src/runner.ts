@@ -1,3 +1,4 @@
+import type { ArtifactStore } from '@holdfast/artifacts'
 import { type Service, startAll } from '@holdfast/std'
 import {
   type AgentRecord,
@@ -14,6 +15,7 @@ import type { Logger } from 'pino'
 import { type ActiveRuns, activeRuns } from './active-runs.ts'
 import type { Agent } from './agents/agent.ts'
 import { openAppender } from './appender.ts'
+import { artifactCollector } from './artifact-collector.ts'
 import { claimLoop } from './claim-loop.ts'
 import type { RunnerConfig } from './config.ts'
 import type { ExecuteDeps } from './execute-deps.ts'
@@ -36,6 +38,7 @@ const RECORD_MS = 10_000
 export async function runRunner(options: {
   config: RunnerConfig
   store: Store
+  artifactStore: ArtifactStore
   wakeups: Wakeups
   agents: ReadonlyMap<string, Agent>
   agentRecords: readonly AgentRecord[]
@@ -127,8 +130,16 @@ export async function runRunner(options: {
     keeper,
     housekeeping({
       store,
+      artifactStore: options.artifactStore,
       silentMs: 60_000 + 2 * config.leaseMs,
       onError: onError('housekeeping'),
+    }),
+    artifactCollector({
+      store,
+      artifactStore: options.artifactStore,
+      metrics,
+      log,
+      onError: onError('collecting artifacts'),
     }),
     foldSaver({ active, onError: onError('saving a fold') }),
     ...recovering,

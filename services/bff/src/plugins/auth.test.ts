@@ -30,6 +30,7 @@ async function appWith(auth: AuthConfig, corsOrigins: string[] = []): Promise<Fa
     databaseUrl: '',
     directUrl: '',
     logLevel: 'silent',
+    artifacts: { kind: 'folder', folder: '.holdfast' },
     notifyAllow: [],
     streams: STREAM_DEFAULTS,
   })

@@ -80,5 +80,10 @@ export function runRoutes(app: FastifyInstance, bff: Bff): void {
 }
 
 function viewOf(run: StoredRun): RunView {
-  return { ...run, inDoubt: [], artifacts: [] }
+  const artifacts = run.artifacts.map(({ name, ...artifact }) => ({
+    name,
+    ...artifact,
+    url: `/runs/${run.runId}/artifacts/${encodeURIComponent(name)}`,
+  }))
+  return { ...run, inDoubt: [], artifacts }
 }

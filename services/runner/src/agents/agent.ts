@@ -1,3 +1,4 @@
+import type { ArtifactBody } from '@holdfast/artifacts'
 import type {
   AgUiEvent,
   AttemptReason,
@@ -55,6 +56,13 @@ export type AgentRun = {
   readonly saved: Checkpoint | null
   /** Runs `fn` as a part of the timeline that has no effect to be careful about. */
   span<T>(key: string, options: SpanOptions, fn: () => Promise<T> | T): Promise<T>
+  /**
+   * Writes a file of the run; resolves when it is whole and durable. It can be read once the run has ended, if this
+   * attempt is the one that ended it: a later attempt starts without files and writes its own. The same name again
+   * replaces. What was written counts in whatever state the run ends; what is under way when the agent returns does not.
+   * At most 1 GiB, streamed; an abort closes the body.
+   */
+  artifact(name: string, options: { mediaType: string }, body: ArtifactBody): Promise<void>
 }
 
 /** How an agent ended by itself. Failures are thrown as AgentFailure. */

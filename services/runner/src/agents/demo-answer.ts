@@ -13,9 +13,13 @@ export type DemoCommands = {
   tool?: string
   slowSeconds?: number
   longWords?: number
+  fileWords?: number
 }
 
-const COMMAND = /(?<!\S)\/(tool|slow|fail|long|think|state|activity)(?!\S)/
+/** What `/file` leaves behind. */
+export const DEMO_FILE = 'words.txt'
+
+const COMMAND = /(?<!\S)\/(tool|slow|fail|long|file|think|state|activity)(?!\S)/
 
 /** Reads the last user message: `/tool weather /slow 3`. */
 export function demoCommands(messages: readonly Message[]): DemoCommands {
@@ -46,6 +50,9 @@ export function answerTo(run: AgentRun, commands: DemoCommands): string {
   }
   if (commands.think) sentences.push('I thought about it first.')
   if (commands.state) sentences.push('I left a note in the state.')
+  if (commands.fileWords !== undefined) {
+    sentences.push(`I wrote ${count(commands.fileWords, 'word')} into ${DEMO_FILE}.`)
+  }
   if (commands.activity) sentences.push('I showed how far I was.')
   if (run.context.length > 0) {
     sentences.push(`Your page told me ${count(run.context.length, 'thing')} about where we are.`)
@@ -57,7 +64,7 @@ export function answerTo(run: AgentRun, commands: DemoCommands): string {
     commands.fail
       ? 'Now I fail, as you asked.'
       : 'I can call a tool (/tool), think (/think), take my time (/slow SECONDS), ' +
-          'write a lot (/long WORDS), change the state (/state), show activity (/activity) ' +
+          'write a lot (/long WORDS), leave a file (/file WORDS), change the state (/state), show activity (/activity) ' +
           'and fail (/fail).',
   )
   return sentences.join(' ')
@@ -72,7 +79,7 @@ function apply(commands: DemoCommands, name: string, rest: string): void {
   } else {
     const [, number = '', text = ''] = /^(\d+(?:\.\d+)?)?\s*([\s\S]*)$/.exec(rest) ?? []
     if (name === 'slow') commands.slowSeconds = number === '' ? 5 : Math.min(Number(number), 86_400)
-    else commands.longWords = number === '' ? 500 : Math.min(Math.floor(Number(number)), 200_000)
+    else commands[`${name === 'long' ? 'long' : 'file'}Words`] = wordsIn(number)
     addText(commands, text)
   }
 }
@@ -81,7 +88,11 @@ function addText(commands: DemoCommands, text: string): void {
   commands.text = [commands.text, text].filter((part) => part !== '').join(' ')
 }
 
-function longText(words: number): string {
+function wordsIn(number: string): number {
+  return number === '' ? 500 : Math.min(Math.floor(Number(number)), 200_000)
+}
+
+export function longText(words: number): string {
   return Array.from({ length: words }, (_, index) => `word${index + 1}`).join(' ')
 }
 

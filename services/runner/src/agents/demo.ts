@@ -1,7 +1,7 @@
 import { type AgUiEvent, EventType } from '@holdfast/protocol'
 import { wait } from '@holdfast/std'
 import { type Agent, AgentFailure, type AgentRun } from './agent.ts'
-import { answerTo, type DemoCommands, demoCommands } from './demo-answer.ts'
+import { answerTo, DEMO_FILE, type DemoCommands, demoCommands, longText } from './demo-answer.ts'
 
 const WORD_MS = 15
 
@@ -16,6 +16,10 @@ export function createDemoAgent(): Agent {
       if (commands.state) await showState(speaker, run)
       if (commands.activity) await showActivity(speaker)
       if (commands.tool !== undefined) await callTool(speaker, commands.tool)
+      if (commands.fileWords !== undefined) {
+        const words = longText(commands.fileWords)
+        await run.artifact(DEMO_FILE, { mediaType: 'text/plain; charset=utf-8' }, words)
+      }
       await speaker.say(answerTo(run, commands))
       if (commands.fail) throw new AgentFailure('agent_error', 'the demo agent was told to fail')
       return { outcome: 'success' }

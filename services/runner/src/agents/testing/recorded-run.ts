@@ -40,6 +40,7 @@ export function recordedRun(given: Partial<AgentRun> = {}): RecordedRun {
     checkpoint: async () => undefined,
     saved: null,
     span: async (_key, _options, fn) => await fn(),
+    artifact: async () => undefined,
     async emit(more) {
       abort.signal.throwIfAborted()
       events.push(...more)

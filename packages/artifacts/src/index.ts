@@ -1,0 +1,5 @@
+export { type ArtifactBody, openBody } from './artifact-body.ts'
+export { artifactPath, attemptOfPath, runFolder } from './artifact-path.ts'
+export type { ArtifactStore } from './artifact-store.ts'
+export { type ArtifactPlace, ArtifactVariables, artifactPlace } from './config.ts'
+export { openArtifactStore } from './open-artifact-store.ts'

@@ -1,0 +1,52 @@
+import { HoldfastError } from '@holdfast/std'
+import { readArtifact } from '@holdfast/store'
+import type { FastifyInstance } from 'fastify'
+import type { ZodTypeProvider } from 'fastify-type-provider-zod'
+import * as z from 'zod'
+import type { Bff } from '../bff.ts'
+import { notFound } from '../plugins/errors.ts'
+import { pathId } from './ids.ts'
+
+/** A reader that takes nothing for so long is cut; the file is not held open for it. */
+const READER_IDLE_MS = 60_000
+
+/** Files that runs left behind. What they contain is the agent's, so a browser saves it and never shows it as ours. */
+export function artifactRoute(app: FastifyInstance, bff: Bff): void {
+  app.withTypeProvider<ZodTypeProvider>().route({
+    method: ['GET', 'HEAD'],
+    url: '/runs/:id/artifacts/:name',
+    exposeHeadRoute: false,
+    schema: {
+      summary: 'A file of a run, as `artifacts` of the run lists it',
+      params: z.object({ id: z.string(), name: z.string() }),
+    },
+    async handler(request, reply) {
+      const { name } = request.params
+      const artifact = await readArtifact(bff.store, request.principal, pathId(request), name)
+      if (!artifact) throw notFound()
+      const file = await bff.artifacts.open(artifact.path)
+      if (!file) throw new HoldfastError('gone', 'artifact_gone', 'The file is not there any more.')
+      reply
+        .type(artifact.mediaType)
+        .header('content-length', file.bytes)
+        .header('content-disposition', attachment(name))
+        .header('content-security-policy', 'sandbox')
+      if (request.method === 'HEAD') {
+        file.body.destroy()
+        return reply.send()
+      }
+      reply.raw.setTimeout(READER_IDLE_MS)
+      return reply.send(file.body)
+    },
+  })
+}
+
+/** RFC 6266: the name for browsers that know UTF-8, and something readable for those that do not. */
+function attachment(name: string): string {
+  const plain = name.replace(/[^\x20-\x7e]|["\\%]/g, '_')
+  const encoded = encodeURIComponent(name).replace(
+    /['()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`
+}
