@@ -52,6 +52,11 @@ const headers = z
   })
   .default({})
 
+/** What the agent itself decides in each request. */
+const OWN_FIELDS = new Set(['messages', 'model', 'n', 'stream', 'tools'])
+const OWN_FIELDS_MESSAGE = `these are set by the request itself: ${[...OWN_FIELDS].join(', ')}`
+const isForParameters = (given: object) => !Object.keys(given).some((name) => OWN_FIELDS.has(name))
+
 const DemoAgent = z.strictObject({
   type: z.literal('demo'),
   ...common,
@@ -76,7 +81,16 @@ const OpenAiAgent = z.strictObject({
   baseUrl: httpUrl,
   model: z.string().min(1),
   apiKey: z.string().optional(),
+  /** Besides the authorization that `apiKey` makes. */
+  headers,
+  /** More of the request's body, as the server wants it; null leaves a field out. */
+  parameters: z
+    .record(z.string(), z.json())
+    .refine(isForParameters, OWN_FIELDS_MESSAGE)
+    .default({}),
   system: z.string().optional(),
+  /** About how much of a conversation the model gets: the oldest turns are left out. All of it by default. */
+  contextTokens: z.int().min(1).optional(),
   mcpServers: z.record(z.string().regex(AGENT_NAME), McpServer).default({}),
   maxSteps: z.int().min(1).max(1000).default(8),
   toolTimeoutMs: waitMs(60_000),
@@ -122,6 +136,7 @@ const AgentsFile = z
 
 export type AgentSpec = z.infer<typeof AgentSpec>
 export type AgUiAgentSpec = z.infer<typeof AgUiAgent>
+export type OpenAiAgentSpec = z.infer<typeof OpenAiAgent>
 
 /** The agents that runners execute: which kinds, where they are and under which limits. */
 export type AgentsFile = z.infer<typeof AgentsFile>

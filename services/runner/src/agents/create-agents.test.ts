@@ -6,13 +6,20 @@ const deps = { outbound: { allow: [], openMode: false } }
 
 test('each agent of the file is made, and nothing is resolved', () => {
   const file = parseAgentsFile(
-    { agents: { d: { type: 'demo' }, a: { type: 'ag-ui', url: 'http://no-such-host.invalid/' } } },
+    {
+      agents: {
+        d: { type: 'demo' },
+        a: { type: 'ag-ui', url: 'http://no-such-host.invalid/' },
+        o: { type: 'openai', baseUrl: 'http://no-such-host.invalid/v1', model: 'm' },
+      },
+    },
     {},
   )
   const agents = createAgents(file, deps)
   expect([...agents].map(([name, agent]) => [name, agent.type])).toEqual([
     ['d', 'demo'],
     ['a', 'ag-ui'],
+    ['o', 'openai'],
   ])
   expect([...createAgents(BUILT_IN_AGENTS, deps).keys()]).toEqual(['demo'])
 })
@@ -21,13 +28,13 @@ test('types that this version does not have are refused by name, all at once', (
   const file = parseAgentsFile(
     {
       agents: {
-        gpt: { type: 'openai', baseUrl: 'http://x.test/v1', model: 'm' },
+        his: { type: 'module', path: './his.ts' },
         mine: { type: 'module', path: './mine.ts' },
       },
     },
     {},
   )
   expect(() => createAgents(file, deps)).toThrow(
-    'agent gpt: type openai is not available in this version; agent mine: type module is not',
+    'agent his: type module is not available in this version; agent mine: type module is not',
   )
 })

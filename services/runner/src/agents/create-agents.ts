@@ -3,6 +3,7 @@ import { HoldfastError } from '@holdfast/std'
 import { createAgUiAgent } from './ag-ui/ag-ui-agent.ts'
 import type { Agent } from './agent.ts'
 import { createDemoAgent } from './demo.ts'
+import { createOpenAiAgent } from './openai/openai-agent.ts'
 import type { Outbound } from './outbound.ts'
 
 export type AgentDeps = { outbound: Outbound }
@@ -18,6 +19,7 @@ export function createAgents(file: AgentsFile, deps: AgentDeps): Map<string, Age
   for (const [name, spec] of Object.entries(file.agents)) {
     if (spec.type === 'demo') agents.set(name, createDemoAgent())
     else if (spec.type === 'ag-ui') agents.set(name, createAgUiAgent(spec, deps))
+    else if (spec.type === 'openai') agents.set(name, createOpenAiAgent(spec, deps))
     else refused.push(`agent ${name}: type ${spec.type} is not available in this version`)
   }
   if (refused.length === 0) return agents

@@ -1,71 +1,18 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { type AgUiEvent, coalesce, type Message, parseAgentsFile } from '@holdfast/protocol'
+import { type AgUiEvent, parseAgentsFile } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
-import { AgentFailure, type AgentResult } from '../agent.ts'
 import { recordedRun } from '../testing/recorded-run.ts'
-import { type Script, scriptedUpstream } from '../testing/scripted-upstream.ts'
-import { createSseReader, SSE_CAPS, type SseCaps } from '../upstream/sse-reader.ts'
+import { readCases, replay, runOf, said, type UpstreamCase } from '../testing/upstream-cases.ts'
+import { createSseReader, SSE_CAPS } from '../upstream/sse-reader.ts'
 import { createAgUiAgent } from './ag-ui-agent.ts'
 import { createEventNormaliser } from './normalise-events.ts'
 
-const FOLDER = new URL('../../../../../test/conformance/upstream/', import.meta.url)
+const cases = readCases('./')
 
-type Case = {
-  rule: string
-  response?: { status?: number; headers?: Record<string, string>; ending?: Script['ending'] }
-  run?: {
-    history?: Message[]
-    usedIds?: string[]
-    idleTimeoutMs?: number
-    progressTimeoutMs?: number
-  }
-  caps?: SseCaps
-  events: AgUiEvent[]
-  result?: AgentResult
-  failure?: { code: string; retryable: boolean; retryAfterMs?: number }
-}
-
-const cases = readdirSync(FOLDER)
-  .filter((file) => file.endsWith('.json'))
-  .map((file) => {
-    const name = file.slice(0, -'.json'.length)
-    const expected: Case = JSON.parse(readFileSync(new URL(file, FOLDER), 'utf8'))
-    return { name, expected, bytes: readFileSync(new URL(`${name}.sse`, FOLDER)) }
-  })
-
-/** Where deltas are cut depends on the wire; what they say does not. */
-const said = (events: readonly AgUiEvent[]) => coalesce([...events])
-
-for (const { name, expected, bytes } of cases) {
+for (const given of cases) {
   for (const pieceBytes of [undefined, 7]) {
     const how = pieceBytes === undefined ? 'at once' : 'in small pieces'
-    test(`${name}: ${expected.rule} (${how})`, async () => {
-      const { usedIds = [], history, ...limits } = expected.run ?? {}
-      const run = recordedRun({ usedIds: new Set(usedIds), ...(history && { history }) })
-      const ending = expected.response?.ending ?? 'end'
-      await using upstream = await scriptedUpstream({
-        ...expected.response,
-        body: bytes,
-        ...(pieceBytes !== undefined && { pieceBytes }),
-        // A reset throws away what was not read yet, so it waits until all has been.
-        ending:
-          ending === 'reset' && bytes.length > 0 && expected.events.length === 0 ? 'cut' : ending,
-        before: run.emitted(ending === 'reset' ? expected.events.length : 0),
-      })
-      const agent = createAgUiAgent(specOf(upstream.url, limits), {
-        outbound: { allow: [], openMode: true },
-        ...(expected.caps && { caps: expected.caps }),
-      })
-      const outcome = await agent.run(run).catch((error: unknown) => error)
-      if (expected.failure) {
-        expect(outcome).toBeInstanceOf(AgentFailure)
-        expect(outcome).toMatchObject(expected.failure)
-      } else expect(outcome).toEqual(expected.result)
-      expect(said(run.events)).toEqual(said(expected.events))
-      expect(JSON.stringify(run.events)).not.toContain('sk-MARK')
-      run.expectNoListeners()
-      await upstream.allClosed()
-      expect(upstream.requests).toHaveLength(1)
+    test(`${given.name}: ${given.expected.rule} (${how})`, async () => {
+      await replay(given, pieceBytes, agentAt)
     })
   }
 }
@@ -101,17 +48,16 @@ test.each([
   expect(createSseReader().push(bytes).failure).toMatchObject({ code: 'limit_exceeded' })
 })
 
-function specOf(url: string, limits: object) {
-  const file = parseAgentsFile({ agents: { a: { type: 'ag-ui', url, ...limits } } }, {})
-  const spec = file.agents.a
-  if (spec?.type !== 'ag-ui') throw new Error('expected an ag-ui agent')
-  return spec
+function agentAt(url: string, { run = {}, caps }: UpstreamCase) {
+  const { usedIds: _, history: __, tools: ___, ...limits } = run
+  const { a } = parseAgentsFile({ agents: { a: { type: 'ag-ui', url, ...limits } } }, {}).agents
+  if (a?.type !== 'ag-ui') throw new Error('expected an ag-ui agent')
+  return createAgUiAgent(a, { outbound: { allow: [], openMode: true }, ...(caps && { caps }) })
 }
 
-function eventsOf({ run, caps }: Case, parts: Uint8Array[]): AgUiEvent[] {
-  const reader = createSseReader(caps)
-  const { usedIds = [], history = [] } = run ?? {}
-  const normaliser = createEventNormaliser(recordedRun({ usedIds: new Set(usedIds), history }))
+function eventsOf(expected: UpstreamCase, parts: Uint8Array[]): AgUiEvent[] {
+  const reader = createSseReader(expected.caps)
+  const normaliser = createEventNormaliser(recordedRun({ history: [], ...runOf(expected) }))
   const data = [...parts.flatMap((part) => reader.push(part).data), ...reader.end()]
   return data
     .filter((one) => one.trim() !== '[DONE]' && !one.startsWith(':'))

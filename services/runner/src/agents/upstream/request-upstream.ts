@@ -5,6 +5,7 @@ import type { Outbound } from '../outbound.ts'
 import { closeSocket, connectUpstream } from './connect.ts'
 import { failureOfRequest, failureOfStatus } from './http-failure.ts'
 import { createWatchdog, type Watchdog } from './watchdog.ts'
+import { withoutSecrets } from './without-secrets.ts'
 
 /** One POST. The body is serialised already: what is sent is what was counted. */
 export type UpstreamRequest = {
@@ -46,7 +47,7 @@ export async function requestUpstream<T>(
     return await exchange(socket, request, limits, run, stopping, read)
   } catch (error) {
     run.signal.throwIfAborted()
-    throw stopping.signal.aborted ? stopping.signal.reason : error
+    throw stopping.signal.aborted ? stopping.signal.reason : withoutSecrets(error, request.headers)
   } finally {
     run.signal.removeEventListener('abort', stop)
   }
