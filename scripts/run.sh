@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs one of the npm scripts with everything it needs: installs what is missing, then becomes the
 # pinned Node. Because it execs, a signal sent to npm, to the group, or to both means the same.
-#   run.sh dev|bff|runner|migrate|test|verify|bench|nightly [arguments]
+#   run.sh dev|bff|runner|migrate|test|verify|bench|chaos|nightly [arguments]
 set -eu
 cd "$(dirname "$0")/.."
 name=${1:?name of a script}
@@ -63,6 +63,10 @@ case $name in
     oxlint
     knip
     exec "$node" node_modules/vitest/vitest.mjs run "$@"
+    ;;
+  chaos)
+    set_up all
+    exec "$node" --conditions=holdfast-source test/campaign/main.ts "$@"
     ;;
   nightly)
     set_up all

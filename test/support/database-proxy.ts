@@ -5,11 +5,13 @@ export type DatabaseProxy = AsyncDisposable & {
   /** The same database through this network. */
   through(databaseUrl: string): string
   /** Nothing passes in either direction, on new connections neither; nobody is told. */
-  blackhole(): void
-  /** What waited passes on, as TCP would send it again. */
+  blackhole(which?: Which): void
+  /** Connections are reset, new ones too, as soon as they have said who they are. */
+  refuse(which: Which): void
+  /** What waited passes on, as TCP would send it again; nothing is refused any more, and no more replies are lost. */
   restore(): void
   /** The connections of this moment never carry a byte again and are never closed; new ones work. */
-  forget(): void
+  forget(which?: Which): void
   /**
    * From now on the next `count` requests whose bytes contain `text` reach the database, and the connection is cut
    * when its answer comes. Resolves when that has happened.
@@ -17,19 +19,33 @@ export type DatabaseProxy = AsyncDisposable & {
   loseReplies(text: string, count: number): Promise<void>
 }
 
-type Link = { client: Socket; server: Socket; dead: boolean; loses: boolean }
+/** Of connections, by the application name that they gave. */
+export type Which = (applicationName: string) => boolean
+
+type Link = { client: Socket; server: Socket; name: string; dead: boolean; loses: boolean }
 
 export async function openDatabaseProxy(databaseUrl: string): Promise<DatabaseProxy> {
   const target = new URL(databaseUrl)
   const links = new Set<Link>()
-  let open = true
+  let swallowed: Which | null = null
+  let refused: Which | null = null
   let losing: { text: string; left: number; pending: number; done: () => void } | undefined
 
   const proxy = createServer((client) => {
     const server = connect(Number(target.port || 5432), target.hostname)
-    const link: Link = { client, server, dead: false, loses: false }
+    const link: Link = { client, server, name: '', dead: false, loses: false }
     links.add(link)
     client.on('data', (bytes) => {
+      link.name ||= nameIn(bytes)
+      if (refused?.(link.name)) {
+        client.resetAndDestroy()
+        return
+      }
+      if (swallowed?.(link.name)) {
+        client.pause()
+        client.unshift(bytes)
+        return
+      }
       if (losing && losing.left > 0 && !link.loses && bytes.includes(losing.text)) {
         losing.left -= 1
         link.loses = true
@@ -55,15 +71,14 @@ export async function openDatabaseProxy(databaseUrl: string): Promise<DatabasePr
         if (!link.dead) to.destroy()
         if (from === client) links.delete(link)
       })
-      if (!open) from.pause()
     }
   })
   await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
   const { port } = proxy.address() as AddressInfo
 
-  function each(act: (socket: Socket) => void) {
-    for (const { client, server, dead } of links) {
-      if (dead) continue
+  function each(which: Which, act: (socket: Socket) => void) {
+    for (const { client, server, name, dead } of links) {
+      if (dead || !which(name)) continue
       act(client)
       act(server)
     }
@@ -76,16 +91,26 @@ export async function openDatabaseProxy(databaseUrl: string): Promise<DatabasePr
       through.port = `${port}`
       return through.href
     },
-    blackhole() {
-      open = false
-      each((socket) => socket.pause())
+    blackhole(which = () => true) {
+      swallowed = which
+      each(which, (socket) => socket.pause())
+    },
+    refuse(which) {
+      refused = which
+      each(which, (socket) => socket.resetAndDestroy())
     },
     restore() {
-      open = true
-      each((socket) => socket.resume())
+      swallowed = null
+      refused = null
+      if (losing) losing.left = 0
+      each(
+        () => true,
+        (socket) => socket.resume(),
+      )
     },
-    forget() {
+    forget(which = () => true) {
       for (const link of links) {
+        if (!which(link.name)) continue
         link.dead = true
         link.client.pause()
         link.server.pause()
@@ -104,4 +129,9 @@ export async function openDatabaseProxy(databaseUrl: string): Promise<DatabasePr
       await new Promise((resolve) => proxy.close(resolve))
     },
   }
+}
+
+/** The first packet of a session names the application, or is none that does. */
+function nameIn(packet: Buffer): string {
+  return /application_name\0([^\0]*)\0/.exec(packet.toString('latin1'))?.[1] ?? '(none)'
 }

@@ -60,7 +60,7 @@ export async function startChild(
     exited,
     ready,
     kill: (signal) => child.kill(signal),
-    tell: (message) => void child.send(message),
+    tell: (message) => void (child.connected && child.send(message)),
     hears: (what) => messageOf(child, what),
     log,
   }

@@ -13,6 +13,11 @@ export function seeded(name: string): Random {
   const given = Number(process.env['HOLDFAST_TEST_SEED'])
   const seed = Number.isInteger(given) && given > 0 ? given : Math.trunc(Math.random() * 2 ** 31)
   process.stdout.write(`${name}: HOLDFAST_TEST_SEED=${seed}\n`)
+  return randomFrom(seed)
+}
+
+/** The same draws from the same seed. */
+export function randomFrom(seed: number): Random {
   let state = seed
 
   // mulberry32

@@ -12,6 +12,8 @@ export type Exchange = {
   comment(): void
   /** The end of `opening`'s message, RUN_FINISHED, and the end of the response. */
   finish(): void
+  /** The end of the response, whatever is missing. */
+  end(): void
   /** A TCP reset. */
   reset(): void
   /** When (`performance.now()`) the other side, or the script, had closed the connection; null: it is open. */
@@ -102,6 +104,7 @@ function openExchange(
       )
       response.end()
     },
+    end: () => void response.end(),
     reset: () => socket.resetAndDestroy(),
     get closedAt() {
       return closedAt
