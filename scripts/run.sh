@@ -70,7 +70,7 @@ case $name in
     ;;
   nightly)
     set_up all
-    exec "$node" test/nightly/run.ts
+    exec "$node" test/nightly/run.ts "$@"
     ;;
   bench)
     say "$name is not there yet"

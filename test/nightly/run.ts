@@ -1,15 +1,21 @@
-// What is too long for the gate: the deep model, every mutant, the random joins under several seeds, and the
-// chaos suite again and again. Writes docs/campaign.json: seeds, commit and figures. Exit status 0 only if all held.
+// What is too long for the gate: the deep model, every mutant, the random joins under several seeds, the chaos suite
+// again and again, and a long chaos campaign (--campaign-minutes, 30 unless told otherwise). Writes
+// docs/campaign.json: seeds, commit and figures. Exit status 0 only if all held.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const SEEDS = [1, 2, 3, 5, 8]
 const CHAOS_ROUNDS = 2
+const CAMPAIGN_SEED = 1
+const { values } = parseArgs({
+  options: { 'campaign-minutes': { type: 'string', default: '30' } },
+})
 
 type Step = { name: string; seconds: number; held: boolean; figures: Record<string, unknown> }
 type Report = { numPassedTests: number; numFailedTests: number }
@@ -40,6 +46,16 @@ for (const seed of SEEDS) {
 for (let round = 1; round <= CHAOS_ROUNDS; round += 1) {
   await step(`chaos, round ${round}`, () => vitest(['--project', 'chaos'], {}))
 }
+await step('chaos campaign', () =>
+  reported(async (file) => {
+    const args = ['--seed', `${CAMPAIGN_SEED}`, '--minutes', values['campaign-minutes']]
+    const script = join(ROOT, 'test/campaign/main.ts')
+    const source = '--conditions=holdfast-source'
+    const { code } = await run(process.execPath, [source, script, ...args, '--out', file])
+    const { commit: _, ...figures } = JSON.parse(await readFile(file, 'utf8'))
+    return { held: code === 0, figures }
+  }),
+)
 
 const campaign = {
   commit: execFileSync('git', ['rev-parse', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).trim(),
