@@ -27,6 +27,8 @@ export type AttemptInput = {
   readonly usedIds: ReadonlySet<string>
   /** An earlier attempt began a tool call, whose effect outside is not known to be undone. */
   readonly toolCallStarted: boolean
+  /** The cancel came before the attempt could begin. */
+  readonly cancelRequested: boolean
 }
 
 /** Reads what an attempt needs, in one snapshot. Index: primary keys of all tables. */
@@ -46,9 +48,11 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
         effects: 'none' | 'idempotent' | 'unknown'
         bytes: number
         conversation_state: unknown
+        cancel_requested: boolean
       }>`
         SELECT r.turn, i.thread_id, i.wire_run_id, i.context, i.state, i.tools, i.forwarded_props, i.history,
-          i.effects, c.bytes, c.state AS conversation_state
+          i.effects, c.bytes, c.state AS conversation_state,
+          r.cancel_requested_at IS NOT NULL AS cancel_requested
         FROM holdfast.runs r JOIN holdfast.run_inputs i ON i.run_id = r.id
         JOIN holdfast.conversations c ON c.id = r.conversation_id WHERE r.id = ${lease.runId}`,
     )
@@ -71,6 +75,7 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
       sequence,
       usedIds: new Set([...history.flatMap(({ message }) => idsOf(message)), ...used.ids]),
       toolCallStarted: used.tools,
+      cancelRequested: input.cancel_requested,
     }
   })
 }

@@ -40,7 +40,7 @@ export async function beginAttempt(
     },
   })
   if (early === 'lost') listener.lost()
-  if (early === 'cancel') listener.cancel()
+  if (early === 'cancel' || input.cancelRequested) listener.cancel()
   return attempt
 }
 

@@ -1,11 +1,11 @@
 import type { EndCause } from '@holdfast/protocol'
-import { asError } from '@holdfast/std'
+import { asError, within } from '@holdfast/std'
 import type { Claimed, EndingCause } from '@holdfast/store'
 import { abortCauseOf } from './abort.ts'
 import type { Attempt } from './attempt.ts'
 import { beginAttempt } from './begin-attempt.ts'
 import { childLog, type ExecuteDeps } from './execute-deps.ts'
-import { finishAttempt } from './finish.ts'
+import { finishAttempt, leaveForRecovery, sectionMs } from './finish.ts'
 import type { Instant } from './instant.ts'
 import { decideOutcome, type Outcome } from './outcome.ts'
 import { releaseAttempt } from './release-attempt.ts'
@@ -52,18 +52,30 @@ export async function endRun(
 
 /** Writes down how the attempt ended: what was delivered first, then the end or the release. */
 async function record(deps: ExecuteDeps, attempt: Attempt, outcome: Outcome): Promise<void> {
-  const refused = await attempt.log.settled().then(() => null, asError)
+  const refused = await flushed(attempt)
   // However the agent ended: events that were dropped with the lease must not be missing in a success.
   if (outcome.kind === 'lost' || hasLost(attempt)) {
     deps.metrics.leasesLost.inc()
-    deps.log.warn({ err: refused }, 'the lease was lost; the attempt stopped')
+    deps.log.warn({ err: refused ?? undefined }, 'the lease was lost; the attempt stopped')
     return
   }
-  if (refused) {
+  if (refused === 'undecided') {
+    leaveForRecovery(deps, attempt, new Error('what was said could not be made durable'))
+  } else if (refused) {
     deps.log.error({ err: refused }, 'events were refused by the database')
     await finishAttempt(deps, attempt, { kind: 'error', code: 'internal' })
   } else if (outcome.kind === 'release') await releaseAttempt(deps, attempt, outcome)
   else await finishAttempt(deps, attempt, outcome.cause)
+}
+
+/**
+ * What was delivered becomes durable first: null, or why it was refused. A database that takes no events, though it
+ * renews the lease, must not keep the attempt for ever.
+ */
+async function flushed(attempt: Attempt): Promise<Error | 'undecided' | null> {
+  const settled = attempt.log.settled().then(() => null, asError)
+  const ended = await within(sectionMs(attempt), settled)
+  return ended === undefined ? 'undecided' : ended
 }
 
 function hasLost({ signal, held }: Attempt): boolean {

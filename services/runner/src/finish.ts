@@ -48,12 +48,12 @@ export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCaus
     } catch (error) {
       if (await landed(deps, attempt)) return await settleLanded(deps, attempt)
       const temporary = error instanceof HoldfastError && error.kind === 'unavailable'
-      if (!temporary && plain) return unfinished(deps, attempt, asError(error))
+      if (!temporary && plain) return leaveForRecovery(deps, attempt, asError(error))
       // Data that cannot be stored must not keep a run from ending: then it ends without its messages.
       plain = !temporary
       log.warn({ err: error, tries, plain }, 'the terminal write failed')
       if (attempt.held.leftMs() <= 0 || performance.now() > untilMs)
-        return unfinished(deps, attempt, asError(error))
+        return leaveForRecovery(deps, attempt, asError(error))
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }
@@ -99,7 +99,7 @@ async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: n
       deps.log.info({ state: finished.state, sequence: finished.sequence }, 'run ended')
       return
     case 'sequence_mismatch':
-      unfinished(deps, attempt, new Error('the log is longer than this attempt wrote'))
+      leaveForRecovery(deps, attempt, new Error('the log is longer than this attempt wrote'))
       return
     case 'fenced':
       if (tries > 0 && (await landed(deps, attempt))) {
@@ -128,7 +128,8 @@ async function settleLanded(deps: Deps, attempt: Attempt) {
   deps.log.info('run ended; the reply had been lost')
 }
 
-function unfinished(deps: Deps, attempt: Attempt, error: Error) {
+/** Counted and told; the lease passes, and the run is somebody else's. Nothing pretends that it ended. */
+export function leaveForRecovery(deps: Deps, attempt: Attempt, error: Error) {
   deps.metrics.terminalWriteFailures.inc()
   deps.log.error(
     { err: error, runId: attempt.claimed.lease.runId },

@@ -44,7 +44,10 @@ export async function releaseAttempt(
       }
     } catch (error) {
       deps.log.warn({ err: error, command, tries }, 'the run could not be given back yet')
-      if (attempt.held.leftMs() <= 0 || performance.now() > untilMs) return
+      if (attempt.held.leftMs() <= 0 || performance.now() > untilMs) {
+        deps.log.error({ err: error, command }, 'the run was not given back; its lease will pass')
+        return
+      }
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }

@@ -4,7 +4,6 @@ import {
   type AgentRecord,
   type Claimed,
   type EndingCause,
-  readOwnership,
   registerRunner,
   removeRunner,
   type Store,
@@ -16,6 +15,7 @@ import { type ActiveRuns, activeRuns } from './active-runs.ts'
 import type { Agent } from './agents/agent.ts'
 import { openAppender } from './appender.ts'
 import { artifactCollector } from './artifact-collector.ts'
+import { cancelWatch } from './cancel-watch.ts'
 import { claimLoop } from './claim-loop.ts'
 import type { RunnerConfig } from './config.ts'
 import type { ExecuteDeps } from './execute-deps.ts'
@@ -123,31 +123,26 @@ export async function runRunner(options: {
     },
     onError,
   })
+  const cancels = cancelWatch({ store, active, onError: onError('looking for cancels') })
 
   await syncClock(store)
   await register()
   const services: Service[] = [
     keeper,
     housekeeping({
-      store,
-      artifactStore: options.artifactStore,
+      ...options,
       silentMs: 60_000 + 2 * config.leaseMs,
       onError: onError('housekeeping'),
     }),
-    artifactCollector({
-      store,
-      artifactStore: options.artifactStore,
-      metrics,
-      log,
-      onError: onError('collecting artifacts'),
-    }),
+    artifactCollector({ ...options, onError: onError('collecting artifacts') }),
+    cancels,
     foldSaver({ active, onError: onError('saving a fold') }),
     ...recovering,
     claims,
   ]
   const { failed } = await startAll(stack, services)
   stack.defer(wakeups.subscribe('queue', () => claims.wake()))
-  stack.defer(wakeups.subscribe('cancel', (runIds) => lookForCancels(store, active, runIds, log)))
+  stack.defer(wakeups.subscribe('cancel', (runIds) => cancels.hint(runIds)))
   log.info({ bootId, agents: agentNames, leaseMs: config.leaseMs }, 'runner is ready')
   options.onRegistered()
 
@@ -177,26 +172,4 @@ async function drain(
       'some runs could not be handed back; their leases will pass',
     )
   }
-}
-
-/** A wake-up hurries what the next append or renewal would see anyway. */
-function lookForCancels(
-  store: Store,
-  active: ActiveRuns,
-  runIds: readonly string[] | null,
-  log: Logger,
-) {
-  const ours = (runIds ?? active.all().map((attempt) => attempt.claimed.lease.runId)).flatMap(
-    (runId) => active.get(runId) ?? [],
-  )
-  if (ours.length === 0) return
-  readOwnership(
-    store,
-    ours.map((attempt) => attempt.claimed.lease),
-  ).then(
-    (found) => {
-      for (const run of found) if (run.cancelRequested) active.get(run.runId)?.abort('cancel')
-    },
-    (error: unknown) => log.warn({ err: error }, 'cancel marks could not be read'),
-  )
 }

@@ -24,6 +24,9 @@ export function cancelRunRoute(app: FastifyInstance, bff: Bff): void {
     async handler(request, reply) {
       const { principal } = request
       const outcome = await cancelRun(bff.store, principal, pathId(request))
+      const reason = request.body?.reason
+      if (reason && outcome.kind === 'requested')
+        request.log.info({ runId: outcome.runId, reason }, 'a run was asked to stop')
       const waitMs = (request.query.wait ?? 0) * 1000
       if (outcome.kind !== 'requested' || waitMs === 0)
         return sendCancelOutcome(bff, reply, outcome)
