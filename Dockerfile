@@ -1,4 +1,4 @@
-# Targets: bff, runner, migrate. Each holds one service, compiled, with its production dependencies.
+# Targets: bff, runner, migrate, audit. Each holds one service, compiled, with its production dependencies.
 
 FROM node:24-bookworm-slim AS build
 WORKDIR /build
@@ -15,15 +15,16 @@ COPY packages/client/package.json packages/client/
 COPY services/bff/package.json services/bff/
 COPY services/runner/package.json services/runner/
 COPY services/migrate/package.json services/migrate/
+COPY services/audit/package.json services/audit/
 COPY services/dev/package.json services/dev/
 RUN npx -y "$(node -p 'require("./package.json").packageManager')" install --frozen-lockfile \
-    --filter . --filter '{./services/bff}...' --filter '{./services/runner}...' --filter '{./services/migrate}...'
+    --filter . --filter '{./services/bff}...' --filter '{./services/runner}...' --filter '{./services/migrate}...' --filter '{./services/audit}...'
 COPY packages packages
 COPY services services
 COPY migrations migrations
-RUN node_modules/.bin/tsc -b services/bff services/runner services/migrate
+RUN node_modules/.bin/tsc -b services/bff services/runner services/migrate services/audit
 # The store knows the schema by the SQL files, which it expects as far away as they are in the repository.
-RUN for service in bff runner migrate; do \
+RUN for service in bff runner migrate audit; do \
       npx -y "$(node -p 'require("./package.json").packageManager')" \
         --filter "@holdfast/$service" deploy --prod "/out/$service" \
       && cp -r migrations "$(realpath "/out/$service/node_modules/@holdfast/store")/../../migrations" \
@@ -57,3 +58,9 @@ COPY --from=build /out/migrate ./
 USER node
 HEALTHCHECK NONE
 CMD ["node", "dist/main.js"]
+
+FROM service AS audit
+COPY --from=build /out/audit ./
+USER node
+HEALTHCHECK NONE
+ENTRYPOINT ["node", "dist/main.js"]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs one of the npm scripts with everything it needs: installs what is missing, then becomes the
 # pinned Node. Because it execs, a signal sent to npm, to the group, or to both means the same.
-#   run.sh dev|bff|runner|migrate|test|verify|bench|chaos|nightly [arguments]
+#   run.sh dev|bff|runner|migrate|audit|test|verify|bench|chaos|nightly [arguments]
 set -eu
 cd "$(dirname "$0")/.."
 name=${1:?name of a script}
@@ -47,7 +47,7 @@ set_up() {
 
 node=node_modules/node/bin/node
 case $name in
-  dev | bff | runner | migrate)
+  dev | bff | runner | migrate | audit)
     set_up start
     exec "$node" --conditions=holdfast-source "services/$name/src/main.ts" "$@"
     ;;

@@ -20,6 +20,7 @@ const WORKSPACE_EDGES: Readonly<Record<string, readonly string[]>> = {
     '@holdfast/agent-kit',
   ],
   'services/migrate': ['@holdfast/std', '@holdfast/store'],
+  'services/audit': ['@holdfast/std', '@holdfast/store'],
   'services/dev': ['@holdfast/std', '@holdfast/store', '@holdfast/local-postgres'],
   test: [
     '@holdfast/std',
