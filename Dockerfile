@@ -34,6 +34,9 @@ RUN for service in bff runner migrate audit; do \
 FROM node:24-bookworm-slim AS service
 WORKDIR /app
 ENV HOST=0.0.0.0
+# Files of runs; a volume that BFFs and runners share, unless they are in a bucket.
+ENV HOLDFAST_DATA_DIR=/data
+RUN mkdir /data && chown node:node /data
 STOPSIGNAL SIGTERM
 
 FROM service AS bff

@@ -2,6 +2,8 @@
 // real command on a database with a violation planted in it, on one that is held up, on a wrong one and on none.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { openStore, VIOLATION_QUERIES } from '@holdfast/store'
@@ -131,4 +133,12 @@ test('a database that is away, or of another schema, and wrong arguments are one
     const wrong = await audit(args, url)
     expect([wrong.code, wrong.out, wrong.err.split('\n').length]).toEqual([2, '', 2])
   }
+})
+
+test('every query of the runbook can be asked as it stands', async () => {
+  const runbook = await readFile(join(ROOT, 'docs/runbook.md'), 'utf8')
+  const block = /```sql\n([\s\S]*?)```/.exec(runbook)?.[1] ?? ''
+  const queries = block.split(/;\n/).filter((query) => query.trim() !== '')
+  expect(queries.length).toBeGreaterThan(5)
+  for (const query of queries) await sql(query)
 })

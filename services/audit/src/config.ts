@@ -9,7 +9,7 @@ export type AuditConfig = {
   readonly rowsMax: number
 }
 
-export const USAGE = 'usage: npm run audit [-- [--json] [--timeout SECONDS] [--rows NUMBER]]'
+const USAGE = 'usage: npm run audit [-- [--json] [--timeout SECONDS] [--rows NUMBER]]'
 
 const URL_EXPECTED = 'a PostgreSQL URL, postgres://user:password@host:port/database'
 const Env = z.object({
