@@ -1,22 +1,61 @@
 // Goal: a killed runner is replaced long before its leases pass, and nobody who lives is replaced. Method: a lease of
 // thirty seconds, so that whatever happens sooner did not come from a lease; the database's own clock measures.
-import { expect, test } from 'vitest'
+import { expect, inject, test } from 'vitest'
 import { readLog, send } from '../support/api.ts'
-import { startHoldfast } from '../support/holdfast.ts'
-import { connect } from '../support/sql.ts'
-import { ownerOf, readRun, until } from './observe.ts'
+import { attach, checkRun } from '../support/checker.ts'
+import { openDatabaseProxy } from '../support/database-proxy.ts'
+import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
+import { openOwnServer } from '../support/own-server.ts'
+import { connect, type Sql } from '../support/sql.ts'
+import { answer, opening, startUpstream } from '../support/upstream.ts'
+import { frozen, outcomes, ownerOf, readRun, until } from './observe.ts'
 
-const KILLS = 3
-/** Far below the lease; what it really takes is a figure of the benchmark. */
-const TAKEOVER_MS_MAX = 5000
+const LEASE = { LEASE_SECONDS: '30' }
+/** The nightly campaign kills more often. */
+const KILLS = Number(process.env['HOLDFAST_KILLS'] ?? 3)
+const TAKEOVER_MS_MAX = 2000
+/** Sessions by which a runner keeps its leases. */
+const HEARTBEATS = `application_name IN ('holdfast runner presence', 'holdfast runner leases')
+  AND datname = current_database()`
 
-test('what a killed runner executed goes on elsewhere without waiting for the lease', async () => {
-  await using holdfast = await startHoldfast({ runners: 2, env: { LEASE_SECONDS: '30' } })
+/** An owner's absence counts only for those who saw it present, and not just after a server start. */
+async function allSeen(sql: Sql, runners: number) {
+  await until('the sessions of all living runners', async () => {
+    const [count] = await sql<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_stat_activity
+       WHERE application_name = 'holdfast runner presence' AND datname = current_database()
+         AND backend_start < clock_timestamp() - interval '1 second'
+         AND pg_postmaster_start_time() < clock_timestamp() - interval '10 seconds'`,
+    )
+    return count?.n === runners
+  })
+}
+
+/** Runs in the middle of their answers. */
+async function begun(holdfast: Holdfast, count: number, message: string): Promise<string[]> {
+  const runs = await Promise.all(Array.from({ length: count }, () => send(holdfast.url, message)))
+  for (const { runId } of runs) {
+    await attach(holdfast.url, runId).seen(({ type }) => type === 'TEXT_MESSAGE_CONTENT')
+  }
+  return runs.map(({ runId }) => runId)
+}
+
+async function expectUnharmed(holdfast: Holdfast, runIds: readonly string[]) {
+  for (const runId of runIds) {
+    const { run } = await checkRun(holdfast.url, runId)
+    expect(outcomes(run)).toEqual(['succeeded'])
+  }
+}
+
+test('what a killed runner executed goes on elsewhere within two seconds, at a lease of thirty', async ({
+  task,
+}) => {
+  await using holdfast = await startHoldfast({ runners: 2, env: LEASE })
   await using sql = await connect(holdfast.databaseUrl)
-  const delays: number[] = []
+  const delaysMs: number[] = []
   for (let kill = 0; kill < KILLS; kill += 1) {
-    await bothSeen()
-    const { runId } = await send(holdfast.url, '/slow 2 a story')
+    await allSeen(sql, 2)
+    const [runId = ''] = await begun(holdfast, 1, '/slow 1 a story')
     const owner = await ownerOf(holdfast, runId)
     const [killed] = await sql<{ at: Date }>('SELECT clock_timestamp() AS at')
     owner.kill('SIGKILL')
@@ -27,45 +66,94 @@ test('what a killed runner executed goes on elsewhere without waiting for the le
       'SELECT min(created_at) AS at FROM holdfast.run_events WHERE run_id = $1 AND epoch = 2',
       [runId],
     )
-    delays.push((first?.at.getTime() ?? Infinity) - (killed?.at.getTime() ?? 0))
+    delaysMs.push((first?.at.getTime() ?? Infinity) - (killed?.at.getTime() ?? 0))
     await holdfast.startRunner()
   }
-  process.stdout.write(`kill -9 to the next attempt's first event: ${delays.join(', ')} ms\n`)
-  expect(Math.max(...delays)).toBeLessThan(TAKEOVER_MS_MAX)
+  const sorted = delaysMs.toSorted((a, b) => a - b)
+  const at = (share: number) => sorted[Math.ceil(share * sorted.length) - 1] ?? Infinity
+  const figures = {
+    kills: KILLS,
+    p50Ms: at(0.5),
+    p90Ms: at(0.9),
+    p99Ms: at(0.99),
+    sortedMs: sorted,
+  }
+  Object.assign(task.meta, { figures })
+  process.stdout.write(`kill -9 to the next attempt's first event: ${JSON.stringify(figures)}\n`)
+  expect(figures.p99Ms).toBeLessThan(TAKEOVER_MS_MAX)
+}, 900_000)
 
-  /** An owner's absence counts only for those who saw it present, and not just after a server start. */
-  async function bothSeen() {
-    await until('the sessions of all living runners', async () => {
-      const [count] = await sql<{ n: number }>(
-        `SELECT count(*)::int AS n FROM pg_stat_activity
-         WHERE application_name = 'holdfast runner presence' AND datname = current_database()
-           AND state_change < clock_timestamp() - interval '1 second'
-           AND pg_postmaster_start_time() < clock_timestamp() - interval '10 seconds'`,
+test('runners whose heartbeat sessions are all cut under load, again and again, keep what they execute', async () => {
+  await using holdfast = await startHoldfast({ runners: 2, env: LEASE })
+  await using sql = await connect(holdfast.databaseUrl)
+  await allSeen(sql, 2)
+  const runIds = await begun(holdfast, 12, '/slow 4 a long story')
+  for (let cut = 0; cut < 6; cut += 1) {
+    await until('sessions to cut', async () => {
+      const cuts = await sql(
+        `WITH here AS (SELECT pid FROM pg_stat_activity WHERE ${HEARTBEATS})
+         SELECT pg_terminate_backend(pid) FROM here WHERE (SELECT count(*) FROM here) >= 3`,
       )
-      return (count?.n ?? 0) >= 2
+      return cuts.length >= 3
     })
   }
+  await expectUnharmed(holdfast, runIds)
 })
 
-test('runners whose sessions are all cut under load keep what they execute', async () => {
-  await using holdfast = await startHoldfast({ runners: 2, env: { LEASE_SECONDS: '30' } })
+test('a restart of the database under load takes no run from an owner that lives', async () => {
+  const server = await openOwnServer()
+  const env = { LEASE_SECONDS: '12' }
+  await using holdfast = await startHoldfast({ runners: 2, env, database: server })
+  const runIds = await begun(holdfast, 12, '/slow 7 a long story')
+  for (const how of ['SIGQUIT', 'SIGINT'] as const) await server.restart(how)
+  // Beyond the third of a lease in which only leases count: then absence counts again, and all are present.
+  await expectUnharmed(holdfast, runIds)
+})
+
+test('an owner that lives but was cut off is replaced, fenced when it comes back, and closes its upstream', async () => {
+  await using upstream = await startUpstream()
+  await using proxy = await openDatabaseProxy(inject('adminUrl'))
+  await using holdfast = await startHoldfast({
+    env: LEASE,
+    agents: { agents: { remote: { type: 'ag-ui', url: upstream.url } } },
+  })
   await using sql = await connect(holdfast.databaseUrl)
-  const runs = await Promise.all(
-    Array.from({ length: 12 }, () => send(holdfast.url, '/slow 4 a long story')),
-  )
-  for (const { runId } of runs) await ownerOf(holdfast, runId)
-  for (let cut = 0; cut < 3; cut += 1) {
-    await until('presence sessions to cut', async () => {
-      const cuts = await sql(
-        `WITH here AS (SELECT pid FROM pg_stat_activity
-                       WHERE application_name = 'holdfast runner presence' AND datname = current_database())
-         SELECT pg_terminate_backend(pid) FROM here WHERE (SELECT count(*) FROM here) >= 2`,
-      )
-      return cuts.length >= 2
-    })
+  const [heir] = holdfast.runners
+  if (!heir) throw new Error('there is a runner')
+  const distant = await holdfast.startRunner({ DATABASE_URL: proxy.through(holdfast.databaseUrl) })
+  await allSeen(sql, 2)
+  let runId = ''
+  await frozen(heir, async () => {
+    runId = (await send(holdfast.url, 'tell me')).runId
+    const first = await upstream.exchange(0)
+    first.say(...opening(first, 'Said before the cut. '))
+    await attach(holdfast.url, runId).seen(({ type }) => type === 'TEXT_MESSAGE_CONTENT')
+  })
+  const [first, severedAt] = [await upstream.exchange(0), performance.now()]
+  proxy.refuse(() => true)
+  answer(first, 'Said behind the cut.')
+  const second = await upstream.exchange(1)
+  expect(performance.now() - severedAt).toBeLessThan(10_000)
+  second.say(...opening(second, 'Said by the heir.'))
+  const restoredAt = performance.now()
+  proxy.restore()
+  expect((await first.closed) - restoredAt).toBeLessThan(5000)
+  second.finish()
+  const { run, text } = await checkRun(holdfast.url, runId)
+  expect(text).toBe('Said by the heir.')
+  expect(outcomes(run)).toEqual(['lost', 'succeeded'])
+  expect(run.attempts.map(({ runner }) => runner)).toEqual([distant.bootId, heir.bootId])
+  const ledger = await until('the ledger says what was refused', async () => {
+    const rows = await sql<{ late_ms: number }>(
+      `SELECT operation, epoch, current_epoch, runner, late_ms::int FROM holdfast.stale_writes
+       WHERE run_id = $1`,
+      [runId],
+    )
+    return rows.length > 0 && rows
+  })
+  for (const row of ledger) {
+    expect(row).toMatchObject({ epoch: 1, current_epoch: 2, runner: distant.bootId })
+    expect(row.late_ms).toBeLessThan(performance.now() - severedAt)
   }
-  for (const { runId } of runs) {
-    await readLog(holdfast.url, runId)
-    expect((await readRun(holdfast.url, runId)).attempts).toHaveLength(1)
-  }
+  expect((await readRun(holdfast.url, runId)).epoch).toBe(2)
 })

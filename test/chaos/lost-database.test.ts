@@ -8,6 +8,7 @@ import { request, send } from '../support/api.ts'
 import { attach, checkAll, checkRun } from '../support/checker.ts'
 import { type DatabaseProxy, openDatabaseProxy } from '../support/database-proxy.ts'
 import { type Holdfast, type Runner, startHoldfast } from '../support/holdfast.ts'
+import { connect } from '../support/sql.ts'
 import { answer, opening, startUpstream, type Upstream } from '../support/upstream.ts'
 import { outcomes, until } from './observe.ts'
 
@@ -52,7 +53,10 @@ async function begin(count: number, message: string): Promise<string[]> {
   return sent.map(({ runId }) => runId)
 }
 
-/** All succeed in their first attempt, and no word is missing or said twice. */
+/**
+ * All succeed in their first attempt, no word is missing or said twice, and no write of theirs was taken for a stale
+ * one.
+ */
 async function expectUnharmed(runIds: readonly string[]) {
   // A session that has just been cut may be found dead by the next request.
   const turn = { json: { message: 'the same words', clientTurnId: randomUUID() } }
@@ -67,6 +71,10 @@ async function expectUnharmed(runIds: readonly string[]) {
     expect(checked.run).toMatchObject({ epoch: 1, attemptsUsed: 1 })
     expect(checked.text).toBe(text)
   }
+  await using sql = await connect(holdfast.databaseUrl)
+  expect(
+    await sql('SELECT * FROM holdfast.stale_writes WHERE run_id = ANY ($1)', [runIds]),
+  ).toEqual([])
 }
 
 /** Statements from outside the database, which must be fenced by nothing that the tests do to it. */

@@ -1,6 +1,6 @@
-// What is too long for the gate: the deep model, every mutant, the random joins under several seeds, the chaos suite
-// again and again, and a long chaos campaign (--campaign-minutes, 30 unless told otherwise). Writes
-// docs/campaign.json: seeds, commit and figures. Exit status 0 only if all held.
+// What is too long for the gate: the deep model, every mutant, fifty killed runners, ten thousand runs, the random
+// joins under several seeds, the chaos suite again and again, and a long chaos campaign (--campaign-minutes, 30 unless
+// told otherwise). Writes docs/campaign.json: seeds, commit and figures. Exit status 0 only if all held.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -18,7 +18,12 @@ const { values } = parseArgs({
 })
 
 type Step = { name: string; seconds: number; held: boolean; figures: Record<string, unknown> }
-type Report = { numPassedTests: number; numFailedTests: number }
+type Report = {
+  numPassedTests: number
+  numFailedTests: number
+  /** What a test measured stands in its `meta`. */
+  testResults: { assertionResults: { meta?: { figures?: Record<string, unknown> } }[] }[]
+}
 type Mutants = { caught: number; all: number; results: { name: string; verdict: string }[] }
 
 const steps: Step[] = []
@@ -38,6 +43,10 @@ await step('mutants', () =>
     return { held: code === 0, figures: { caught, all, missed } }
   }),
 )
+await step('takeover', () =>
+  vitest(['test/chaos/gone-runner.test.ts', '-t', 'a killed runner'], { HOLDFAST_KILLS: '50' }),
+)
+await step('leaks', () => vitest(['test/integration/leaks.test.ts'], { HOLDFAST_RUNS: '10000' }))
 for (const seed of SEEDS) {
   await step(`joins, seed ${seed}`, () =>
     vitest(['test/integration/stream-joins.test.ts'], { HOLDFAST_TEST_SEED: `${seed}` }),
@@ -84,7 +93,14 @@ async function vitest(args: string[], env: Record<string, string>) {
     const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${file}`]
     const { code } = await run(process.execPath, [program, 'run', ...args, ...reporters], env)
     const report: Report = JSON.parse(await readFile(file, 'utf8'))
-    const figures = { passed: report.numPassedTests, failed: report.numFailedTests }
+    const measured = report.testResults.flatMap(({ assertionResults }) =>
+      assertionResults.flatMap(({ meta }) => meta?.figures ?? []),
+    )
+    const figures = {
+      passed: report.numPassedTests,
+      failed: report.numFailedTests,
+      ...(measured.length > 0 ? { measured } : {}),
+    }
     return { held: code === 0 && report.numPassedTests > 0, figures }
   })
 }

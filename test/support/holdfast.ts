@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { wait } from '@holdfast/std'
 import { openStore, type Store, violations } from '@holdfast/store'
-import { createDatabase } from './database.ts'
+import { createDatabase, type TestDatabase } from './database.ts'
 import { type Child, deadline, startChild } from './processes.ts'
 
 export type Bff = Child & { readonly url: string }
@@ -33,6 +33,8 @@ export type HoldfastOptions = {
   env?: Record<string, string>
   bffEnv?: Record<string, string>
   runnerEnv?: Record<string, string>
+  /** One on a server of the test's own; else a new one on the server that all share. It is dropped with the rest. */
+  database?: TestDatabase
   /** Invariants that the test breaks on purpose, by the beginning of their names. */
   expectViolations?: readonly string[]
 }
@@ -45,7 +47,7 @@ const STOP_MS = 20_000
  */
 export async function startHoldfast(options: HoldfastOptions = {}): Promise<Holdfast> {
   await using cleanup = new AsyncDisposableStack()
-  const database = cleanup.use(await createDatabase())
+  const database = cleanup.use(options.database ?? (await createDatabase()))
   const store = cleanup.use(
     openStore({ databaseUrl: database.url, applicationName: 'holdfast test', poolMax: 4 }),
   )
