@@ -266,14 +266,6 @@ test('422 for an agent that was never recorded, 404 for a conversation that is n
   expect(await traces()).toEqual(before)
 })
 
-test.each([
-  ['resume', { resume: [{ interruptId: 'i', status: 'resolved' }] }],
-  ['toolResults', { toolResults: [{ toolCallId: 'c', content: 'x' }] }],
-  ['replaces', { replaces: UNKNOWN, message: 'again' }],
-])('501 for %s, which is not built yet', async (_name, more) => {
-  expectProblem(await post({ clientTurnId: randomUUID(), ...more }), 501, 'not_implemented')
-})
-
 test('303 to the events for a caller that wants a stream, also when it repeats', async () => {
   const body = turn()
   const accept = { accept: 'text/event-stream' }

@@ -185,12 +185,12 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
     `UPDATE holdfast.run_events SET type = 'CUSTOM' WHERE run_id = $1 AND sequence = 1`,
   ],
   [
-    'I8 the messages of a turn are numbered without a gap from its user message',
+    'I8 the messages of a turn are numbered without a gap',
     'ended',
     `UPDATE holdfast.conversation_messages SET index = 5 WHERE run_id = $1 AND index = 1`,
   ],
   [
-    'I8 a run that has not ended has stored its user message only',
+    'I8 a run that has not ended has stored what its turn brought only',
     'running',
     `INSERT INTO holdfast.conversation_messages
        (conversation_id, turn, index, tenant_id, run_id, message_id, role, status, message)
@@ -268,19 +268,19 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
      VALUES (gen_random_uuid(), $1, 'acme', 'run.succeeded', '{}')`,
   ],
   [
-    'I18 every run has its client turn, input and user message',
+    'I18 every run has its client turn, its input, and a message or an answer',
     'ended',
     `DELETE FROM holdfast.client_turns WHERE run_id = $1`,
   ],
   [
-    'I18 every run has its client turn, input and user message',
+    'I18 every run has its client turn, its input, and a message or an answer',
     'queued',
     `DELETE FROM holdfast.run_inputs WHERE run_id = $1`,
   ],
   [
-    'I18 every run has its client turn, input and user message',
-    'queued',
-    `UPDATE holdfast.conversation_messages SET role = 'assistant' WHERE run_id = $1`,
+    'I18 every run has its client turn, its input, and a message or an answer',
+    'ended',
+    `UPDATE holdfast.conversation_messages SET role = 'system' WHERE run_id = $1 AND role = 'user'`,
   ],
   [
     'I19 at most one run of a conversation is running',

@@ -110,7 +110,7 @@ export async function finish(
   const log = await logOf(store, lease.runId)
   const fold = foldEvents(emptyFold(), log)
   const said = fold.messages.filter(({ role }) => role === 'user').map(({ id }) => id)
-  const decide = ({ cancelRequested }: { cancelRequested: boolean }) =>
+  const decide = ({ cancelRequested, followed }: { cancelRequested: boolean; followed: boolean }) =>
     endingOf({
       fold,
       cause: cancelRequested ? { kind: 'cancel' } : cause,
@@ -118,6 +118,8 @@ export async function finish(
       runId: lease.runId,
       storedIds: new Set(said),
       frontEndTools: new Set(),
+      openCalls: [],
+      followed,
       mintId: () => newId(store),
     })
   return await finishRun(store, lease, lastSequence ?? log.length, decide, artifacts)

@@ -27,28 +27,48 @@ describe('what is new', () => {
       { id: 'u2', role: 'user', content: [{ type: 'text', text: 'and now?', extra: 1 }] },
     ]
     expect(read({ messages })).toMatchObject({
-      messageId: 'u2',
-      message: [{ type: 'text', text: 'and now?' }],
-      answersPending: false,
+      message: { id: 'u2', content: [{ type: 'text', text: 'and now?' }] },
+      toolResults: [],
+      resume: [],
     })
   })
 
   test('does not depend on what a client made of its history', () => {
     const messages = [{ role: 'thinking', broken: true }, 7, user]
-    expect(read({ messages }).messageId).toBe('u1')
+    expect(read({ messages }).message?.id).toBe('u1')
   })
 
   test('is still that message when a client comes back with the answer behind it', () => {
     const messages = [user, { id: 'a1', role: 'assistant', content: 'hi' }]
-    expect(read({ messages })).toMatchObject({ messageId: 'u1', answersPending: false })
+    expect(read({ messages }).message?.id).toBe('u1')
   })
 
-  test('is an answer when the input ends with a tool result or resumes', () => {
-    const tool = { id: 'x', role: 'tool', toolCallId: 'c', content: 'done' }
-    expect(read({ messages: [user, tool] }).answersPending).toBe(true)
-    const resume = [{ interruptId: 'i', status: 'resolved' }]
-    expect(read({ resume }).answersPending).toBe(true)
-    expect(read({ resume: [] }).answersPending).toBe(false)
+  const tool = (id: string) => ({ id, role: 'tool', toolCallId: `c-${id}`, content: 'done' })
+  const result = (id: string) => ({ messageId: id, toolCallId: `c-${id}`, content: 'done' })
+
+  test('are the tool results at the end, and nothing that was said before them', () => {
+    const messages = [user, { id: 'a', role: 'assistant' }, tool('x'), tool('y')]
+    expect(read({ messages })).toMatchObject({
+      message: null,
+      toolResults: [result('x'), result('y')],
+    })
+    expect(read({ messages: [tool('x')] })).toMatchObject({ message: null })
+  })
+
+  test('are the tool results right before a user message, and that message', () => {
+    const messages = [tool('old'), user, tool('x'), { ...user, id: 'u2' }]
+    expect(read({ messages })).toMatchObject({
+      message: { id: 'u2' },
+      toolResults: [result('x')],
+    })
+  })
+
+  test('is what a client resumes with, and not the question that stands behind it', () => {
+    const resume = [{ interruptId: 'i', status: 'resolved', payload: { a: null } }]
+    const asked = [user, { id: 'a', role: 'assistant', content: 'may I?' }]
+    expect(read({ resume, messages: asked })).toMatchObject({ message: null, resume })
+    expect(read({ resume, messages: [] })).toMatchObject({ message: null, resume })
+    expect(read({ resume, messages: [user] }).message?.id).toBe('u1')
   })
 })
 

@@ -1,6 +1,8 @@
 import { omitOptionalNulls, type RunAgentInput } from '@ag-ui/core'
 import { RunAgentInputSchema } from '@ag-ui/core/schemas'
 import * as z from 'zod'
+import type { ToolResult } from './answers.ts'
+import type { ResumeEntry, ToolMessage } from './event.ts'
 import { LIMITS } from './limits.ts'
 import { ForeignId, UserContent } from './rest.ts'
 
@@ -9,14 +11,15 @@ export type AgentInput = {
   threadId: string
   /** The caller's run id, which is the client turn. */
   runId: string
-  message: UserContent
-  messageId: string
+  /** What the user says; `null`: the input only answers what is pending. */
+  message: { id: string; content: UserContent } | null
+  /** Results of front-end tools, and of others that the client has in its history. */
+  toolResults: ToolResult[]
+  resume: ResumeEntry[]
   state: unknown
   tools: RunAgentInput['tools']
   context: RunAgentInput['context']
   forwardedProps: Record<string, unknown> | undefined
-  /** It answers interrupts or front-end tool calls instead of saying something new. */
-  answersPending: boolean
 }
 
 export type AgentInputOutcome =
@@ -42,50 +45,71 @@ export function isAgentInput(body: unknown): boolean {
 
 /**
  * Reads a RunAgentInput leniently: optional fields that are null count as left out, fields that
- * AG-UI does not know are dropped, and of the messages only those from the last user message on
- * are looked at.
+ * AG-UI does not know are dropped, and of the messages only what may be new is looked at: the last
+ * user message, and the tool results right before it or at the end.
  */
 export function readAgentInput(body: unknown): AgentInputOutcome {
   const parsed = RunAgentInputSchema.safeParse(omitOptionalNulls(withTail(body), 'RunAgentInput'))
   if (!parsed.success) return invalid(parsed.error)
   const own = Own.safeParse(parsed.data)
   if (!own.success) return invalid(own.error)
-  const { messages, resume, state, tools, context } = parsed.data
-  const [first] = messages
-  if (first?.role !== 'user') return refused('messages', 'at least one user message is expected')
-  const content = UserContent.safeParse(first.content)
-  if (!content.success) return refused('messages', 'the last user message has no usable content')
-  if (!ForeignId.safeParse(first.id).success) {
-    return refused('messages', 'the id of the last user message has 1 to 256 characters')
+  // What zod calls optional is absent here and never undefined.
+  const { messages, resume = [], state, tools, context } = parsed.data as RunAgentInput
+  const said = messages.find((message) => message.role === 'user')
+  const content = UserContent.safeParse(said?.content)
+  if (said && !content.success) {
+    return refused('messages', 'the last user message has no usable content')
+  }
+  const foreign = messages.find((message) => !ForeignId.safeParse(message.id).success)
+  if (foreign) {
+    return refused('messages', `the id of the last ${foreign.role} message has 1 to 256 characters`)
+  }
+  if (messages.length === 0 && resume.length === 0) {
+    return refused('messages', 'at least one user message is expected')
   }
   return {
     kind: 'input',
     input: {
       threadId: own.data.threadId,
       runId: own.data.runId,
-      message: content.data,
-      messageId: first.id,
+      message: said && content.success ? { id: said.id, content: content.data } : null,
+      toolResults: messages.flatMap((message) =>
+        message.role === 'tool' ? [resultOf(message)] : [],
+      ),
+      resume,
       state,
-      tools: tools as RunAgentInput['tools'],
+      tools,
       context,
       forwardedProps: own.data.forwardedProps,
-      answersPending: (resume?.length ?? 0) > 0 || messages.at(-1)?.role === 'tool',
     },
   }
 }
 
+function resultOf({ id, toolCallId, content, error }: ToolMessage): ToolResult {
+  return { messageId: id, toolCallId, content, error }
+}
+
+/** Leaves of the messages what may be new. Behind an answer, the question is what a client comes back with. */
 function withTail(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || !('messages' in body)) return body
   const { messages } = body
   if (!Array.isArray(messages)) return body
-  const last = messages.findLastIndex(
-    (message: unknown) =>
-      typeof message === 'object' &&
-      message !== null &&
-      'role' in message &&
-      message.role === 'user',
-  )
-  return { ...body, messages: last < 0 ? [] : messages.slice(last) }
+  const roles = messages.map(roleOf)
+  const said = roles.lastIndexOf('user')
+  const last = roles.length - 1
+  if (roles[last] !== 'tool' && said !== last) {
+    const answers = 'resume' in body && Array.isArray(body.resume) && body.resume.length > 0
+    return { ...body, messages: said < 0 || answers ? [] : [messages[said]] }
+  }
+  const before = roles.slice(0, said === last ? last : last + 1)
+  const results = before.length - 1 - before.findLastIndex((role) => role !== 'tool')
+  return { ...body, messages: messages.slice(before.length - results) }
+}
+
+function roleOf(message: unknown): unknown {
+  return typeof message === 'object' && message !== null && 'role' in message
+    ? message.role
+    : undefined
 }
 
 function invalid(error: {

@@ -1,7 +1,7 @@
 import { EventType } from '@ag-ui/core'
 import { assertNever } from '@holdfast/std'
 import type { AgUiEvent } from './event.ts'
-import { type Fold, unansweredToolCalls } from './fold.ts'
+import { type Fold, type UnansweredCall, unansweredToolCalls } from './fold.ts'
 import type { OpenConstruct } from './open-constructs.ts'
 
 export type Closing = {
@@ -13,6 +13,8 @@ export type Closing = {
   content?: string
   /** Calls that somebody is still expected to answer. */
   pending?: ReadonlySet<string>
+  /** Calls of earlier turns that are to be answered as well. */
+  earlier?: readonly UnansweredCall[]
 }
 
 /** The events after which nothing is open: inner constructs first, then the missing results. */
@@ -22,7 +24,7 @@ export function closingEvents(
 ): AgUiEvent[] {
   const ends = fold.open.toReversed().map(closerOf)
   if (!closing.answerTools) return ends
-  const results = unansweredToolCalls(fold)
+  const results = unansweredToolCalls(fold, closing.earlier)
     .filter((call) => !closing.pending?.has(call.toolCallId))
     .map(
       (call): AgUiEvent => ({

@@ -1,6 +1,6 @@
 import { closingEvents } from './closing.ts'
 import type { AgUiEvent, Interrupt, Message, TokenUsage } from './event.ts'
-import { type Fold, foldEvents, unansweredToolCalls } from './fold.ts'
+import { type Fold, foldEvents, type UnansweredCall, unansweredToolCalls } from './fold.ts'
 import type { MessageStatus } from './history.ts'
 import { RUN_ERROR_MESSAGES, type RunErrorCode, type RunOutcome } from './run-state.ts'
 
@@ -38,19 +38,19 @@ export function endingOf(input: {
   storedIds: ReadonlySet<string>
   /** Names of tools that the front end answers itself. */
   frontEndTools: ReadonlySet<string>
+  /** Calls of earlier turns that this run was to answer. */
+  openCalls: readonly UnansweredCall[]
+  /** Another turn waits behind this one: nobody can answer what this one leaves. */
+  followed: boolean
   mintId: () => string
 }): RunEnding {
   const { fold, cause } = input
-  const pending =
-    cause.kind === 'success' || cause.kind === 'interrupt'
-      ? unansweredToolCalls(fold)
-          .filter((call) => cause.kind === 'interrupt' || input.frontEndTools.has(call.name))
-          .map((call) => call.toolCallId)
-      : []
+  const pending = pendingCalls(input)
   const closers = closingEvents(fold, {
     answerTools: true,
     mintId: input.mintId,
     pending: new Set(pending),
+    earlier: input.openCalls,
   })
   const closed = foldEvents(fold, closers)
   const whole =
@@ -68,6 +68,16 @@ export function endingOf(input: {
     result: cause.kind === 'success' ? cause.result : undefined,
     usage: cause.usage ?? [],
   }
+}
+
+/** What somebody is still to answer: after an interrupt everything, else only what the front end calls its own. */
+function pendingCalls(input: Parameters<typeof endingOf>[0]): string[] {
+  const { fold, cause, frontEndTools, followed } = input
+  if (followed || (cause.kind !== 'success' && cause.kind !== 'interrupt')) return []
+  const asks = cause.kind === 'interrupt'
+  return unansweredToolCalls(fold, asks ? input.openCalls : [])
+    .filter((call) => asks || frontEndTools.has(call.name))
+    .map((call) => call.toolCallId)
 }
 
 const WHAT_IT_MEANS = {

@@ -8,6 +8,7 @@ import type {
   RunAgentInput,
   TokenUsage,
   Tool,
+  ToolMessage,
   UserMessage,
 } from '@ag-ui/core'
 
@@ -22,5 +23,6 @@ export type {
   RunAgentInput,
   TokenUsage,
   Tool,
+  ToolMessage,
   UserMessage,
 }

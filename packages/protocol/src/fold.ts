@@ -47,13 +47,16 @@ export type UnansweredCall = {
   subagentRunId?: string
 }
 
-/** The tool calls that no tool message answers, in order. */
-export function unansweredToolCalls(fold: Pick<Fold, 'messages'>): UnansweredCall[] {
+/** The tool calls that no tool message answers, in order; `earlier` ones are not among the messages. */
+export function unansweredToolCalls(
+  fold: Pick<Fold, 'messages'>,
+  earlier: readonly UnansweredCall[] = [],
+): UnansweredCall[] {
   const answered = new Set<string>()
   for (const message of fold.messages) {
     if (message.role === 'tool') answered.add(message.toolCallId)
   }
-  return fold.messages.flatMap((message) => {
+  const own = fold.messages.flatMap((message) => {
     if (message.role !== 'assistant') return []
     const owner =
       message.subagentRunId === undefined ? {} : { subagentRunId: message.subagentRunId }
@@ -66,6 +69,7 @@ export function unansweredToolCalls(fold: Pick<Fold, 'messages'>): UnansweredCal
         ...owner,
       }))
   })
+  return [...earlier.filter((call) => !answered.has(call.toolCallId)), ...own]
 }
 
 /** A delta before any snapshot patches `{}`, the state that AG-UI's client begins with. */

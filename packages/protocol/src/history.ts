@@ -8,6 +8,8 @@ export type HistoryOptions = {
   history: 'all' | 'complete'
   /** By message id; a message that is not in it is complete. */
   statuses: ReadonlyMap<string, MessageStatus>
+  /** Calls that the agent answers itself as it goes on: they stay without a result. */
+  openCalls?: ReadonlySet<string>
 }
 
 const INTERRUPTED = '[This answer was interrupted.]'
@@ -31,7 +33,7 @@ export function agentHistory(messages: readonly Message[], options: HistoryOptio
       default:
         if (options.history === 'complete' && isPartial(message, options)) return []
         if (message.role === 'assistant') {
-          return answered(noted.has(message.id) ? withNote(message) : message, results)
+          return answered(noted.has(message.id) ? withNote(message) : message, results, options)
         }
         return isEmpty(message) ? [] : [message]
     }
@@ -77,12 +79,20 @@ function withNote(message: AssistantMessage): AssistantMessage {
   }
 }
 
-function answered(message: AssistantMessage, results: Map<string, ToolMessage>): Message[] {
+function answered(
+  message: AssistantMessage,
+  results: Map<string, ToolMessage>,
+  { openCalls }: HistoryOptions,
+): Message[] {
   const { toolCalls = [], ...rest } = message
   if (toolCalls.length === 0) return isEmpty(message) ? [] : [rest]
   return [
     { ...message, toolCalls: toolCalls.map(withValidArguments) },
-    ...toolCalls.map((call) => results.get(call.id) ?? interruptedResult(call)),
+    ...toolCalls.flatMap((call) => {
+      const result = results.get(call.id)
+      if (result) return [result]
+      return openCalls?.has(call.id) ? [] : [interruptedResult(call)]
+    }),
   ]
 }
 

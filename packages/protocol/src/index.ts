@@ -11,6 +11,14 @@ export {
   type OpenAiAgentSpec,
   parseAgentsFile,
 } from './agents-file.ts'
+export {
+  type Answers,
+  type AnswersOutcome,
+  answersTo,
+  hasExpired,
+  type Pending,
+  type ToolResult,
+} from './answers.ts'
 export { type Closing, closingEvents } from './closing.ts'
 export { coalesce } from './coalesce.ts'
 export { type EndCause, endingOf, type RunEnding } from './ending.ts'
@@ -24,6 +32,7 @@ export type {
   RunAgentInput,
   TokenUsage,
   Tool,
+  ToolMessage,
   UserMessage,
 } from './event.ts'
 export {

@@ -8,6 +8,8 @@ export const LIMITS = {
   queuedTurnsMax: 20,
   /** One event as JSON, a snapshot of a full conversation included; a larger one ends the run with `limit_exceeded`. */
   eventBytesMax: 9 << 20,
+  /** Interrupts or tool results that one turn answers. */
+  answersMax: 1000,
   clientTurnIdCharsMax: 128,
   /** One artifact; it is streamed, so it costs no memory. */
   artifactBytesMax: 1 << 30,

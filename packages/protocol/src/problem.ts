@@ -8,6 +8,7 @@ export const PROBLEMS = {
   not_found: 'There is nothing here',
   conversation_busy: 'The conversation has an unfinished run',
   interrupt_closed: 'The interrupt is not pending any more',
+  answers_incomplete: 'Something that is pending would stay without its one answer',
   cursor_ahead: 'The cursor lies beyond the end of the log',
   cursor_gone: 'The log before this point was pruned',
   turn_gone: "This turn's run was deleted",
@@ -36,5 +37,7 @@ export const Problem = z.object({
   errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
   activeRunId: z.string().optional(),
   floor: z.int().optional(),
+  /** Ids of interrupts or tool calls that are not pending, or that lack their answer. */
+  ids: z.array(z.string()).optional(),
 })
 export type Problem = z.infer<typeof Problem>

@@ -46,6 +46,19 @@ export const UserContent = z.union([
 ])
 export type UserContent = z.infer<typeof UserContent>
 
+const ResumeEntry = z.object({
+  interruptId: z.string().min(1),
+  status: z.enum(['resolved', 'cancelled']),
+  payload: z.unknown().optional(),
+  metadata: Metadata.optional(),
+})
+
+const ToolResult = z.object({
+  toolCallId: z.string().min(1),
+  content: z.union([z.string(), UserContent]),
+  error: z.string().nullish(),
+})
+
 const Tool = z.object({
   name: z.string(),
   description: z.string(),
@@ -68,8 +81,8 @@ export const CreateRunBody = z.object({
   state: z.unknown().optional(),
   tools: z.array(Tool).nullish(),
   forwardedProps: z.record(z.string(), z.unknown()).nullish(),
-  resume: z.array(z.unknown()).nullish(),
-  toolResults: z.array(z.unknown()).nullish(),
+  resume: z.array(ResumeEntry).max(LIMITS.answersMax).nullish(),
+  toolResults: z.array(ToolResult).max(LIMITS.answersMax).nullish(),
   replaces: z.string().nullish(),
 })
 export type CreateRunBody = z.infer<typeof CreateRunBody>
@@ -192,7 +205,7 @@ export const ConversationView = ConversationSummary.extend({
   queuedRuns: z
     .array(z.object({ runId: z.string(), turn: z.int(), message: z.unknown() }))
     .readonly(),
-  pendingInterrupts: z.array(z.unknown()).readonly(),
+  pendingInterrupts: z.array(z.looseObject({ id: z.string(), runId: z.string() })).readonly(),
   state: z.unknown(),
 })
 

@@ -1,8 +1,18 @@
-import type { AgUiEvent, Context, Fold, Message, MessageStatus, Tool } from '@holdfast/protocol'
+import type {
+  AgUiEvent,
+  Context,
+  Fold,
+  Message,
+  MessageStatus,
+  ResumeEntry,
+  Tool,
+  UnansweredCall,
+} from '@holdfast/protocol'
 import { invariant } from '@holdfast/std'
 import { sql } from 'kysely'
 import { loadFold } from './fold-record.ts'
 import type { Lease } from './lease.ts'
+import { shownTo } from './replacement.ts'
 import { type Db, inSnapshot, row, rows, type Store } from './store.ts'
 
 /** What an attempt begins with. All of one moment, which cannot change while the lease holds. */
@@ -18,6 +28,10 @@ export type AttemptInput = {
   readonly tools: readonly Tool[]
   readonly context: readonly Context[]
   readonly forwardedProps: Readonly<Record<string, unknown>>
+  /** What became of the interrupts of the turn before this one. */
+  readonly resume: readonly ResumeEntry[]
+  /** Calls of earlier turns that the agent is to answer as it goes on. */
+  readonly openCalls: readonly UnansweredCall[]
   readonly historyMode: 'all' | 'complete'
   readonly effects: 'none' | 'idempotent' | 'unknown'
   /** What the log amounts to so far, and how long it is. */
@@ -25,7 +39,7 @@ export type AttemptInput = {
   readonly sequence: number
   /** Ids that the log of this conversation has used, lost attempts included. */
   readonly usedIds: ReadonlySet<string>
-  /** An earlier attempt began a tool call, whose effect outside is not known to be undone. */
+  /** An earlier attempt began a tool call, or went on with one, whose effect outside is not known to be undone. */
   readonly toolCallStarted: boolean
   /** The cancel came before the attempt could begin. */
   readonly cancelRequested: boolean
@@ -44,6 +58,8 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
         state: unknown
         tools: Tool[] | null
         forwarded_props: Record<string, unknown> | null
+        resume: ResumeEntry[] | null
+        open_calls: UnansweredCall[] | null
         history: 'all' | 'complete'
         effects: 'none' | 'idempotent' | 'unknown'
         bytes: number
@@ -51,7 +67,7 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
         cancel_requested: boolean
       }>`
         SELECT r.turn, i.thread_id, i.wire_run_id, i.context, i.state, i.tools, i.forwarded_props, i.history,
-          i.effects, c.bytes, c.state AS conversation_state,
+          i.effects, i.resume, i.open_calls, c.bytes, c.state AS conversation_state,
           r.cancel_requested_at IS NOT NULL AS cancel_requested
         FROM holdfast.runs r JOIN holdfast.run_inputs i ON i.run_id = r.id
         JOIN holdfast.conversations c ON c.id = r.conversation_id WHERE r.id = ${lease.runId}`,
@@ -69,12 +85,14 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
       tools: input.tools ?? [],
       context: input.context ?? [],
       forwardedProps: input.forwarded_props ?? {},
+      resume: input.resume ?? [],
+      openCalls: input.open_calls ?? [],
       historyMode: input.history,
       effects: input.effects,
       fold,
       sequence,
       usedIds: new Set([...history.flatMap(({ message }) => idsOf(message)), ...used.ids]),
-      toolCallStarted: used.tools,
+      toolCallStarted: used.tools || (lease.epoch > 1 && input.open_calls !== null),
       cancelRequested: input.cancel_requested,
     }
   })
@@ -89,7 +107,7 @@ export type StoredMessage = {
   readonly message: Message
 }
 
-/** A conversation's stored messages up to a turn, by (turn, index) and never by insertion. */
+/** What a turn sees of its conversation's stored messages, by (turn, index) and never by insertion. */
 export async function readTurns(
   db: Db,
   conversationId: string,
@@ -105,8 +123,8 @@ export async function readTurns(
       created_at: Date
       message: Message
     }>`
-      SELECT turn, index, run_id, status, created_at, message FROM holdfast.conversation_messages
-      WHERE conversation_id = ${conversationId} AND turn <= ${upToTurn} ORDER BY turn, index`,
+      SELECT turn, index, run_id, status, created_at, message FROM holdfast.conversation_messages m
+      WHERE conversation_id = ${conversationId} AND ${shownTo(upToTurn)} ORDER BY turn, index`,
   )
   return found.map((stored) => ({
     turn: stored.turn,

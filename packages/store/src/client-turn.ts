@@ -29,18 +29,20 @@ export async function findTurn(
   return same ? { kind: 'repeated', run } : { kind: 'turn_mismatch' }
 }
 
-// A client that lost its stream asks the same question again, under a run id that is new to us.
+// A client that lost its stream says the same again, under a run id that is new to us.
 async function findMessage(
   store: Store,
   principal: Principal,
   request: CreateRun,
 ): Promise<CreateRunOutcome | null> {
-  if (request.messageId === undefined || request.threadId === undefined) return null
+  const messageId = request.messageId ?? request.toolResults?.at(-1)?.messageId
+  if (messageId === undefined || request.threadId === undefined || request.resume?.length)
+    return null
   const stored = await row(
     store,
     sql<{ run_id: string }>`
       SELECT m.run_id FROM holdfast.conversations c
-      JOIN holdfast.conversation_messages m ON m.conversation_id = c.id AND m.message_id = ${request.messageId}
+      JOIN holdfast.conversation_messages m ON m.conversation_id = c.id AND m.message_id = ${messageId}
       WHERE c.tenant_id = ${principal.tenantId} AND c.user_id = ${principal.userId}
         AND c.external_id = ${request.threadId} AND c.deleted_at IS NULL`,
   )
@@ -96,7 +98,14 @@ export async function takeTurn(
 
 /** What must be the same for a repeat to be the same turn, besides agent and conversation. */
 function fingerprintOf(request: CreateRun): string {
-  const compared = canonical({ message: request.message, context: request.context ?? [] })
+  const { message, resume, toolResults, replaces, context = [] } = request
+  const compared = canonical({
+    ...(message === undefined ? {} : { message }),
+    context,
+    ...(resume?.length ? { resume } : {}),
+    ...(toolResults?.length ? { toolResults } : {}),
+    ...(replaces === undefined ? {} : { replaces }),
+  })
   return createHash('sha256').update(compared).digest('hex')
 }
 

@@ -1,11 +1,20 @@
-import type { AgUiEvent, Message, MessageStatus, RunState } from '@holdfast/protocol'
+import {
+  type AgUiEvent,
+  hasExpired,
+  type Interrupt,
+  type Message,
+  type MessageStatus,
+  type RunState,
+} from '@holdfast/protocol'
 import { sql } from 'kysely'
 import { readTurns } from './attempt-input.ts'
 import { asCursor, fromCursor } from './cursor.ts'
 import { visibleTo } from './event-log.ts'
 import { loadFold } from './fold-record.ts'
+import { readLastTurn } from './pending.ts'
 import type { Principal } from './principal.ts'
-import { inSnapshot, row, rows, type Store } from './store.ts'
+import { LAST_TURN } from './replacement.ts'
+import { type Db, inSnapshot, row, rows, type Store } from './store.ts'
 
 export type ConversationSummary = {
   readonly conversationId: string
@@ -35,9 +44,11 @@ export type ConversationView = ConversationSummary & {
   readonly queuedRuns: readonly {
     readonly runId: string
     readonly turn: number
-    readonly message: Message
+    /** What the user says, or else the last answer that it brings; `null` if it brings nothing. */
+    readonly message: Message | null
   }[]
-  readonly pendingInterrupts: readonly never[]
+  /** What the last turn asked and nobody answered yet; what has expired is not among them. */
+  readonly pendingInterrupts: readonly (Interrupt & { readonly runId: string })[]
   readonly state: unknown
 }
 
@@ -111,7 +122,7 @@ export async function readConversation(
         ...shown.map((message) => ({ ...message, createdAt: message.createdAt.toISOString() })),
         ...said.map((message, k) => ({
           turn: active?.turn ?? 0,
-          index: k + 1,
+          index: shown.filter(({ runId }) => runId === active?.id).length + k,
           runId: active?.id ?? '',
           status: 'partial' as const,
           createdAt: (
@@ -131,18 +142,23 @@ export async function readConversation(
               open: running.fold.open.map((construct) => construct.start),
             }
           : null,
-      queuedRuns: waiting.flatMap((run) =>
-        stored
-          .filter((message) => message.runId === run.id && message.index === 0)
-          .map(({ message }) => ({ runId: run.id, turn: run.turn, message })),
-      ),
-      pendingInterrupts: [],
+      queuedRuns: waiting.map((run) => {
+        const brought = stored.filter((message) => message.runId === run.id)
+        return { runId: run.id, turn: run.turn, message: brought.at(-1)?.message ?? null }
+      }),
+      pendingInterrupts: active ? [] : await readPendingInterrupts(db, conversationId),
       state: running?.fold.state ?? conversation.state ?? null,
     }
   })
 }
 
-const LAST_TURN = 2 ** 31 - 1
+async function readPendingInterrupts(db: Db, conversationId: string) {
+  const last = await readLastTurn(db, conversationId)
+  if (!last) return []
+  return last.pending.interrupts
+    .filter((interrupt) => !hasExpired(interrupt, last.atMs))
+    .map((interrupt) => ({ ...interrupt, runId: last.runId }))
+}
 
 /** Gives a conversation a title. `null`: unknown, foreign or deleted. */
 export async function renameConversation(

@@ -1,4 +1,11 @@
-import type { Context, RunState, Tool, UserMessage } from '@holdfast/protocol'
+import type {
+  Context,
+  ResumeEntry,
+  RunState,
+  Tool,
+  ToolResult,
+  UserMessage,
+} from '@holdfast/protocol'
 
 export type CreateRun = {
   readonly clientTurnId: string
@@ -7,11 +14,20 @@ export type CreateRun = {
   /** AG-UI: the caller's thread; an unknown one makes a conversation. */
   readonly threadId?: string | undefined
   readonly agent?: string | undefined
-  readonly message: UserMessage['content']
+  /** May be left out by a turn that answers what is pending. */
+  readonly message?: UserMessage['content'] | undefined
   /** AG-UI: the caller's id of the message. One that is stored in the thread already is a repeat. */
   readonly messageId?: string | undefined
   /** AG-UI: what the caller calls the run. */
   readonly wireRunId?: string | undefined
+  /** Answers to all pending interrupts. */
+  readonly resume?: readonly ResumeEntry[] | undefined
+  /** Results of the front end's own tools. */
+  readonly toolResults?: readonly ToolResult[] | undefined
+  /** AG-UI: results that are not pending belong to the client's history and are left out. */
+  readonly ignoreSettled?: boolean | undefined
+  /** A run whose turn, and those behind it, are not shown any more. */
+  readonly replaces?: string | undefined
   readonly onActive: 'reject' | 'enqueue' | 'cancel'
   readonly notifyUrl?: string | undefined
   readonly deadlineMs?: number | undefined
@@ -35,6 +51,8 @@ export type CreateRunOutcome =
   | { readonly kind: 'created'; readonly run: RunReceipt; readonly cancelled: readonly string[] }
   | { readonly kind: 'repeated'; readonly run: RunReceipt }
   | { readonly kind: 'conversation_busy'; readonly activeRunId: string }
+  /** What is answered is not pending (any more), or something that is pending would stay without its one answer. */
+  | { readonly kind: 'interrupt_closed' | 'answers_incomplete'; readonly ids: readonly string[] }
   | {
       readonly kind:
         | 'turn_mismatch'
@@ -43,3 +61,14 @@ export type CreateRunOutcome =
         | 'unknown_agent'
         | 'conversation_full'
     }
+
+type Refusal = Exclude<CreateRunOutcome, { kind: 'created' | 'repeated' }>
+
+/** Thrown to roll back: a refused request leaves no trace. */
+export class Refused extends Error {
+  readonly outcome: Refusal
+  constructor(outcome: Refusal) {
+    super(outcome.kind)
+    this.outcome = outcome
+  }
+}

@@ -1,25 +1,21 @@
-import { type AgUiEvent, LIMITS, type RunState, type UserMessage } from '@holdfast/protocol'
+import { type AgUiEvent, LIMITS, type Message, type RunState } from '@holdfast/protocol'
 import { sql } from 'kysely'
 import { cancelLocked } from './cancel.ts'
 import { findTurn, takeTurn } from './client-turn.ts'
 import { titleOf } from './conversation-title.ts'
-import type { CreateRun, CreateRunOutcome, RunReceipt } from './create-run-request.ts'
+import {
+  type CreateRun,
+  type CreateRunOutcome,
+  Refused,
+  type RunReceipt,
+} from './create-run-request.ts'
 import { insertEvents } from './event-log.ts'
 import { lockConversation } from './lease.ts'
 import { isUniqueViolation } from './pg-error.ts'
 import type { Principal } from './principal.ts'
+import { findReplaced, hideTurns } from './replacement.ts'
+import { type Settled, settlePending } from './settle-pending.ts'
 import { type Db, inTransaction, newId, row, rows, type Store } from './store.ts'
-
-type Refusal = Exclude<CreateRunOutcome, { kind: 'created' | 'repeated' }>
-
-/** Thrown to roll back: a refused request leaves no trace. */
-class Refused extends Error {
-  readonly outcome: Refusal
-  constructor(outcome: Refusal) {
-    super(outcome.kind)
-    this.outcome = outcome
-  }
-}
 
 /** The same turn was stored by another request at the same moment. */
 class Raced extends Error {}
@@ -61,14 +57,11 @@ async function accept(
   const runId = newId(store)
   if (!(await takeTurn(db, principal, request, runId))) throw new Raced('turn')
   const conversation = await enterConversation(store, db, principal, request)
-  const agent = await findAgent(db, request.agent)
+  const settled = await settlePending(store, db, conversation.id, request)
   const { parked, cancelled } = await makeRoom(store, db, conversation.id, request.onActive)
-  const message: UserMessage = {
-    id: request.messageId ?? newId(store),
-    role: 'user',
-    content: request.message,
-  }
-  const turn = await takePlace(db, conversation, message)
+  const agent = await findAgent(db, request.agent ?? settled.agent)
+  await replace(db, principal, conversation, request)
+  const turn = await takePlace(db, conversation, settled.messages)
   await rows(
     db,
     sql`INSERT INTO holdfast.runs
@@ -86,10 +79,12 @@ async function accept(
     threadId: conversation.threadId,
     wireRunId,
     limits: agent.limits,
+    settled,
   })
-  await writeUserMessage(db, principal, { conversationId: conversation.id, turn, runId }, message)
+  const place = { conversationId: conversation.id, turn, runId }
+  await writeMessages(db, principal, place, settled.messages)
   await insertEvents(db, { runId, tenantId: principal.tenantId, epoch: 0, base: 0 }, [
-    runStarted(conversation.threadId, wireRunId, message),
+    runStarted(conversation.threadId, wireRunId, settled.messages),
   ])
   const run = {
     runId,
@@ -102,6 +97,18 @@ async function accept(
   return { run, cancelled }
 }
 
+async function replace(
+  db: Db,
+  { tenantId }: Principal,
+  { id }: Conversation,
+  { replaces }: CreateRun,
+): Promise<void> {
+  if (replaces === undefined) return
+  const fromTurn = await findReplaced(db, id, replaces)
+  if (fromTurn === null) throw new Refused({ kind: 'not_found' })
+  await hideTurns(db, { id, tenantId }, fromTurn)
+}
+
 type Conversation = { id: string; threadId: string }
 
 /** The conversation of the turn, made if the request may make one; locked from here on. */
@@ -112,20 +119,20 @@ async function enterConversation(
   request: CreateRun,
 ): Promise<Conversation> {
   const found =
-    request.conversationId === undefined && request.threadId === undefined
+    request.conversationId === undefined &&
+    request.threadId === undefined &&
+    request.replaces === undefined
       ? null
       : await row(
           db,
           sql<{ id: string; external_id: string }>`
             SELECT id, external_id FROM holdfast.conversations
             WHERE tenant_id = ${principal.tenantId} AND user_id = ${principal.userId} AND deleted_at IS NULL
-              AND ${
-                request.conversationId === undefined
-                  ? sql`external_id = ${request.threadId}`
-                  : sql`id = ${request.conversationId}`
-              }`,
+              AND ${namedBy(request)}`,
         )
-  if (!found && request.conversationId !== undefined) throw new Refused({ kind: 'not_found' })
+  if (!found && (request.conversationId ?? request.replaces) !== undefined) {
+    throw new Refused({ kind: 'not_found' })
+  }
   if (found) {
     const locked = await lockConversation(db, found.id)
     if (!locked || locked.deletedAt) throw new Refused({ kind: 'not_found' })
@@ -139,6 +146,13 @@ async function enterConversation(
         VALUES (${id}, ${principal.tenantId}, ${principal.userId}, ${threadId})`,
   )
   return { id, threadId }
+}
+
+/** How a request names its conversation: by our id, by its own, or by a run of it. */
+function namedBy({ conversationId, threadId, replaces }: CreateRun) {
+  if (conversationId !== undefined) return sql`id = ${conversationId}`
+  if (threadId !== undefined) return sql`external_id = ${threadId}`
+  return sql`id = (SELECT conversation_id FROM holdfast.runs WHERE id = ${replaces})`
 }
 
 type Limits = {
@@ -200,15 +214,16 @@ async function makeRoom(
 async function takePlace(
   db: Db,
   conversation: Conversation,
-  message: UserMessage,
+  messages: readonly Message[],
 ): Promise<number> {
-  const bytes = Buffer.byteLength(JSON.stringify(message))
+  const bytes = messages.reduce((sum, each) => sum + Buffer.byteLength(JSON.stringify(each)), 0)
+  const said = messages.find((message) => message.role === 'user')
   const place = await row(
     db,
     sql<{ turn: number }>`
       UPDATE holdfast.conversations
       SET next_turn = next_turn + 1, bytes = bytes + ${bytes}, updated_at = clock_timestamp(),
-          title = coalesce(title, ${titleOf(message)})
+          title = coalesce(title, ${said ? titleOf(said) : null})
       WHERE id = ${conversation.id} AND bytes + ${bytes} <= ${LIMITS.conversationBytesMax}
       RETURNING next_turn - 1 AS turn`,
   )
@@ -220,42 +235,57 @@ async function writeInput(
   db: Db,
   principal: Principal,
   request: CreateRun,
-  run: { runId: string; threadId: string; wireRunId: string; limits: Limits },
+  run: { runId: string; threadId: string; wireRunId: string; limits: Limits; settled: Settled },
 ) {
+  const { settled } = run
+  // A turn that only answers goes on under what the turn before it was given, unless it says otherwise.
+  const before = request.message === undefined ? settled.runId : null
+  const kept = (given: unknown, column: string) =>
+    given === undefined && before !== null
+      ? sql`(SELECT ${sql.ref(column)} FROM holdfast.run_inputs WHERE run_id = ${before})`
+      : sql`${json(given)}::json`
   await rows(
     db,
     sql`INSERT INTO holdfast.run_inputs (run_id, tenant_id, thread_id, wire_run_id, context, state, tools,
-          forwarded_props, history, effects, notify_url)
+          forwarded_props, history, effects, notify_url, resume, open_calls)
         VALUES (${run.runId}, ${principal.tenantId}, ${run.threadId}, ${run.wireRunId},
-          ${json(request.context)}::json, ${json(request.state)}::json, ${json(request.tools)}::json,
-          ${json(request.forwardedProps)}::json, ${run.limits.history}, ${run.limits.effects},
-          ${request.notifyUrl ?? null})`,
+          ${kept(request.context, 'context')}, ${json(request.state)}::json, ${kept(request.tools, 'tools')},
+          ${kept(request.forwardedProps, 'forwarded_props')}, ${run.limits.history}, ${run.limits.effects},
+          ${request.notifyUrl ?? null}, ${jsonOf(settled.resume)}::json, ${jsonOf(settled.openCalls)}::json)`,
   )
 }
 
-async function writeUserMessage(
+/** Tool results first, in the order of their calls, and last what the user says. Index: the primary key. */
+async function writeMessages(
   db: Db,
   principal: Principal,
   place: { conversationId: string; turn: number; runId: string },
-  message: UserMessage,
+  messages: readonly Message[],
 ) {
   await rows(
     db,
     sql`INSERT INTO holdfast.conversation_messages
           (conversation_id, turn, index, tenant_id, run_id, message_id, role, status, message)
-        VALUES (${place.conversationId}, ${place.turn}, 0, ${principal.tenantId}, ${place.runId},
-          ${message.id}, 'user', 'complete', ${JSON.stringify(message)}::json)`,
+        SELECT ${place.conversationId}::uuid, ${place.turn}::int, m.k - 1, ${principal.tenantId},
+          ${place.runId}::uuid, m.id, m.role, 'complete', m.message::json
+        FROM unnest(${messages.map(({ id }) => id)}::text[], ${messages.map(({ role }) => role)}::text[],
+                    ${messages.map((message) => JSON.stringify(message))}::text[])
+          WITH ORDINALITY AS m (id, role, message, k)`,
   )
 }
 
-function runStarted(threadId: string, runId: string, message: UserMessage): AgUiEvent {
+function runStarted(threadId: string, runId: string, messages: readonly Message[]): AgUiEvent {
   return {
     type: 'RUN_STARTED',
     threadId,
     runId,
     protocolVersion: '1.0',
-    input: { threadId, runId, messages: [message], tools: [], context: [] },
+    input: { threadId, runId, messages: [...messages], tools: [], context: [] },
   } as AgUiEvent
+}
+
+function jsonOf(list: readonly unknown[]): string | null {
+  return list.length > 0 ? JSON.stringify(list) : null
 }
 
 function json(value: unknown): string | null {

@@ -1,4 +1,4 @@
-import { type EndCause, endingOf } from '@holdfast/protocol'
+import { type EndCause, endingOf, type UnansweredCall } from '@holdfast/protocol'
 import { asError } from '@holdfast/std'
 import { sql } from 'kysely'
 import { endRun, type Finished } from './finish.ts'
@@ -16,6 +16,7 @@ type QueuedRun = {
   thread_id: string
   wire_run_id: string
   tools: { name: string }[] | null
+  open_calls: UnansweredCall[] | null
 }
 
 /**
@@ -34,7 +35,7 @@ export async function endQueuedRun(
     db,
     sql<QueuedRun>`
       SELECT r.id, r.tenant_id, r.conversation_id, r.turn, r.execution_epoch, r.last_sequence,
-        i.thread_id, i.wire_run_id, i.tools
+        i.thread_id, i.wire_run_id, i.tools, i.open_calls
       FROM holdfast.runs r JOIN holdfast.run_inputs i ON i.run_id = r.id
       WHERE r.id = ${runId} AND r.state = 'queued' FOR NO KEY UPDATE OF r`,
   )
@@ -53,6 +54,9 @@ export async function endQueuedRun(
     runId: run.wire_run_id,
     storedIds: new Set(stored.map((message) => message.message_id)),
     frontEndTools: new Set(run.tools?.map((tool) => tool.name)),
+    openCalls: run.open_calls ?? [],
+    // It ends by failure or stop, which leaves nothing to be answered.
+    followed: false,
     mintId: () => newId(store),
   })
   return await endRun(

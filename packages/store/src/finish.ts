@@ -4,6 +4,7 @@ import { sql } from 'kysely'
 import { type ArtifactPointer, insertArtifacts } from './artifact.ts'
 import { insertEvents } from './event-log.ts'
 import { type Fenced, type Lease, withFence } from './lease.ts'
+import { isReplaced } from './replacement.ts'
 import { type Db, newId, row, rows, type Store } from './store.ts'
 
 export type Finished =
@@ -27,7 +28,10 @@ export async function finishRun(
   store: Store,
   lease: Lease,
   lastSequence: number,
-  decide: (found: { cancelRequested: boolean }) => RunEnding | Promise<RunEnding>,
+  decide: (found: {
+    cancelRequested: boolean
+    followed: boolean
+  }) => RunEnding | Promise<RunEnding>,
   artifacts: readonly ArtifactPointer[] = [],
 ): Promise<Finished> {
   const eventId = newId(store)
@@ -35,7 +39,10 @@ export async function finishRun(
     if (run.lastSequence !== lastSequence) {
       return { kind: 'sequence_mismatch', lastSequence: run.lastSequence } as const
     }
-    const ending = await decide({ cancelRequested: run.cancelRequestedAt !== null })
+    const ending = await decide({
+      cancelRequested: run.cancelRequestedAt !== null,
+      followed: run.followed,
+    })
     return await endRun(db, { ...run, ...lease, eventId, from: 'running' }, ending, artifacts)
   })
 }
@@ -108,7 +115,7 @@ async function writeMessages(db: Db, run: EndableRun, ending: RunEnding) {
       db,
       sql`INSERT INTO holdfast.conversation_messages
             (conversation_id, turn, index, tenant_id, run_id, message_id, role, status, message)
-          SELECT ${run.conversationId}::uuid, ${run.turn}::int, m.k, ${run.tenantId}, ${run.runId}::uuid,
+          SELECT ${run.conversationId}::uuid, ${run.turn}::int, brought.n + m.k - 1, ${run.tenantId}, ${run.runId}::uuid,
             -- A later turn may have brought the same id; what readers saw stays as it is.
             CASE WHEN EXISTS (SELECT FROM holdfast.conversation_messages x
                               WHERE x.conversation_id = ${run.conversationId}::uuid AND x.message_id = m.id)
@@ -117,14 +124,19 @@ async function writeMessages(db: Db, run: EndableRun, ending: RunEnding) {
           FROM unnest(${ending.messages.map(({ message }) => message.id)}::text[],
                       ${ending.messages.map(({ message }) => message.role)}::text[],
                       ${ending.messages.map(({ status }) => status)}::text[], ${texts}::text[])
-            WITH ORDINALITY AS m (id, role, status, message, k)`,
+            WITH ORDINALITY AS m (id, role, status, message, k)
+          -- Behind what the turn brought along: its user message, results of earlier calls.
+          CROSS JOIN (SELECT count(*) AS n FROM holdfast.conversation_messages
+                      WHERE conversation_id = ${run.conversationId}::uuid AND turn = ${run.turn}::int) AS brought`,
     )
   }
   await rows(
     db,
-    sql`UPDATE holdfast.conversations
-        SET updated_at = clock_timestamp(), bytes = bytes + ${bytes},
-            state = coalesce(${json(ending.state)}::json, state)
+    sql`UPDATE holdfast.conversations c
+        SET updated_at = clock_timestamp(),
+            bytes = CASE WHEN ${isReplaced(run.turn)} THEN bytes ELSE bytes + ${bytes} END,
+            state = CASE WHEN ${isReplaced(run.turn)} THEN state
+                         ELSE coalesce(${json(ending.state)}::json, state) END
         WHERE id = ${run.conversationId}`,
   )
 }

@@ -40,6 +40,8 @@ export type FencedRun = {
   readonly lastSequence: number
   readonly cancelRequestedAt: Date | null
   readonly userId: string
+  /** Another turn waits behind this one. */
+  readonly followed: boolean
   /** The conversation was deleted: state and terminal event may be written, nothing else. */
   readonly hidden: boolean
 }
@@ -79,8 +81,12 @@ export async function withFence<T>(
         last_sequence: number
         cancel_requested_at: Date | null
         user_id: string
+        followed: boolean
       }>`
-        SELECT turn, last_sequence, cancel_requested_at, user_id FROM holdfast.runs r
+        SELECT turn, last_sequence, cancel_requested_at, user_id, EXISTS (
+            SELECT FROM holdfast.runs n WHERE n.conversation_id = r.conversation_id
+              AND n.state IN ('queued', 'running') AND n.turn > r.turn) AS followed
+        FROM holdfast.runs r
         WHERE ${holds(lease)} FOR NO KEY UPDATE`,
     )
     if (!run) return FENCED
@@ -94,6 +100,7 @@ export async function withFence<T>(
         lastSequence: run.last_sequence,
         cancelRequestedAt: run.cancel_requested_at,
         userId: run.user_id,
+        followed: run.followed,
         hidden: conversation.deletedAt !== null,
       },
     })

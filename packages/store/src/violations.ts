@@ -76,12 +76,12 @@ export const QUERIES: Readonly<Record<string, string>> = {
       OR (r.state <> 'failed' AND coalesce(x.terminal -> 'outcome' ->> 'type', 'success') <> r.outcome))`,
   'I8 every log begins with RUN_STARTED': `
     SELECT run_id, type FROM holdfast.run_events WHERE sequence = 1 AND type <> 'RUN_STARTED'`,
-  'I8 the messages of a turn are numbered without a gap from its user message': `
+  'I8 the messages of a turn are numbered without a gap': `
     SELECT conversation_id, turn, count(*), min(index), max(index) FROM holdfast.conversation_messages
     GROUP BY conversation_id, turn HAVING min(index) <> 0 OR max(index) <> count(*) - 1`,
-  'I8 a run that has not ended has stored its user message only': `
+  'I8 a run that has not ended has stored what its turn brought only': `
     SELECT r.id, m.index FROM holdfast.runs r JOIN holdfast.conversation_messages m ON m.run_id = r.id
-    WHERE r.state IN ('queued', 'running') AND m.index > 0`,
+    WHERE r.state IN ('queued', 'running') AND m.role NOT IN ('user', 'tool')`,
   'I8 the saved fold is not ahead of its log': `
     SELECT f.run_id, f.sequence, r.last_sequence FROM holdfast.run_folds f JOIN holdfast.runs r ON r.id = f.run_id
     WHERE f.sequence > r.last_sequence OR f.epoch > r.execution_epoch`,
@@ -112,11 +112,12 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I17 no run is notified that has not ended': `
     SELECT o.run_id, o.type FROM holdfast.outbox o JOIN holdfast.runs r ON r.id = o.run_id
     WHERE r.state NOT IN ${ENDED}`,
-  'I18 every run has its client turn, input and user message': `
+  'I18 every run has its client turn, its input, and a message or an answer': `
     SELECT r.id FROM holdfast.runs r WHERE
       NOT EXISTS (SELECT FROM holdfast.client_turns t WHERE t.run_id = r.id AND t.tenant_id = r.tenant_id AND t.user_id = r.user_id)
       OR NOT EXISTS (SELECT FROM holdfast.run_inputs i WHERE i.run_id = r.id)
-      OR NOT EXISTS (SELECT FROM holdfast.conversation_messages m WHERE m.run_id = r.id AND m.index = 0 AND m.role = 'user')`,
+      OR NOT EXISTS (SELECT FROM holdfast.conversation_messages m WHERE m.run_id = r.id AND m.role IN ('user', 'tool'))
+        AND NOT EXISTS (SELECT FROM holdfast.run_inputs i WHERE i.run_id = r.id AND i.resume IS NOT NULL)`,
   'I19 at most one run of a conversation is running': `
     SELECT conversation_id, count(*) FROM holdfast.runs WHERE state = 'running'
     GROUP BY conversation_id HAVING count(*) > 1`,

@@ -38,9 +38,9 @@ export async function finishAttempt(deps: Deps, attempt: Attempt, cause: EndCaus
   for (let tries = 0; ; tries += 1) {
     const sequence = attempt.log.sequence
     try {
-      const decide = async ({ cancelRequested }: { cancelRequested: boolean }) => {
+      const decide = async (found: { cancelRequested: boolean; followed: boolean }) => {
         await deps.probes.insideFinish?.(lease)
-        return decideEnding(deps, attempt, cause, { cancelRequested, plain })
+        return decideEnding(deps, attempt, cause, { ...found, plain })
       }
       const artifacts = plain ? [] : attempt.artifacts.written
       const finished = await finishRun(deps.store, lease, sequence, decide, artifacts)
@@ -68,7 +68,7 @@ function decideEnding(
   deps: Deps,
   attempt: Attempt,
   cause: EndCause,
-  found: { cancelRequested: boolean; plain: boolean },
+  found: { cancelRequested: boolean; followed: boolean; plain: boolean },
 ): RunEnding {
   const { input } = attempt
   const succeeded = cause.kind === 'success' || cause.kind === 'interrupt'
@@ -83,6 +83,8 @@ function decideEnding(
     runId: input.wireRunId,
     storedIds: new Set(input.history.map(({ message }) => message.id)),
     frontEndTools: new Set(input.tools.map((tool) => tool.name)),
+    openCalls: input.openCalls,
+    followed: found.followed,
     mintId: () => newId(deps.store),
   })
   return found.plain ? { ...ending, messages: [], state: undefined, result: undefined } : ending

@@ -10,7 +10,7 @@ import { notFound } from '../plugins/errors.ts'
  * @throws HoldfastError for every outcome but created and repeated
  */
 export async function acceptRun(bff: Bff, request: FastifyRequest, create: CreateRun) {
-  if (messageBytes(create.message) > LIMITS.messageBytesMax) {
+  if (broughtBytes(create) > LIMITS.messageBytesMax) {
     throw new HoldfastError('too_large', 'message_too_large', 'A message has at most 1 MiB.')
   }
   const outcome = await createRun(bff.store, request.principal, create)
@@ -25,6 +25,20 @@ export async function acceptRun(bff: Bff, request: FastifyRequest, create: Creat
       throw new HoldfastError('conflict', outcome.kind, 'Another run of it is not finished.', {
         details: { activeRunId: outcome.activeRunId },
       })
+    case 'interrupt_closed':
+      throw new HoldfastError(
+        'conflict',
+        outcome.kind,
+        'This was answered before, has expired, or was never asked.',
+        { details: { ids: outcome.ids } },
+      )
+    case 'answers_incomplete':
+      throw new HoldfastError(
+        'unprocessable',
+        outcome.kind,
+        'Everything that is pending is answered together, each once.',
+        { details: { ids: outcome.ids } },
+      )
     case 'turn_mismatch':
       throw new HoldfastError('unprocessable', outcome.kind, 'This turn had another body before.')
     case 'turn_gone':
@@ -38,7 +52,11 @@ export async function acceptRun(bff: Bff, request: FastifyRequest, create: Creat
   }
 }
 
-/** A text counts as itself, content parts as the JSON that they are. */
-function messageBytes(message: CreateRun['message']): number {
-  return Buffer.byteLength(typeof message === 'string' ? message : JSON.stringify(message))
+/** A text counts as itself, content parts and payloads as the JSON that they are. */
+function broughtBytes({ message, toolResults = [], resume = [] }: CreateRun): number {
+  const brought = [message ?? '', ...toolResults.map(({ content }) => content), ...resume]
+  return brought.reduce<number>(
+    (sum, each) => sum + Buffer.byteLength(typeof each === 'string' ? each : JSON.stringify(each)),
+    0,
+  )
 }

@@ -6,7 +6,7 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import * as z from 'zod'
 import type { Bff } from '../bff.ts'
 import { SSE_ROUTE } from '../event-stream.ts'
-import { invalidRequest, notImplemented, parseBody } from '../plugins/errors.ts'
+import { invalidRequest, parseBody } from '../plugins/errors.ts'
 import { acceptRun } from './accept-run.ts'
 import { sendCancelOutcome } from './cancel-run.ts'
 import { cursorOf, EVENTS_RESPONSE, streamEvents } from './events.ts'
@@ -70,13 +70,15 @@ export async function runAgentInput(
   if (bff.streams.draining) {
     throw new HoldfastError('unavailable', 'overloaded', 'This process is about to end.')
   }
-  if (input.answersPending) throw notImplemented('Answering interrupts and front-end tool calls')
   const { kind, run } = await acceptRun(bff, request, {
     clientTurnId: input.runId,
     wireRunId: input.runId,
     threadId: input.threadId,
-    message: input.message as CreateRun['message'],
-    messageId: input.messageId,
+    message: input.message?.content as CreateRun['message'],
+    messageId: input.message?.id,
+    resume: input.resume,
+    toolResults: input.toolResults,
+    ignoreSettled: true,
     onActive,
     tools: input.tools,
     context: input.context,

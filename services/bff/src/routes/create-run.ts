@@ -3,13 +3,14 @@ import {
   isAgentInput,
   type RunReceipt,
   RunReceipt as RunReceiptSchema,
+  type ToolResult,
 } from '@holdfast/protocol'
 import type { CreateRun, RunReceipt as StoredReceipt } from '@holdfast/store'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Bff } from '../bff.ts'
 import { isLoopback } from '../config.ts'
 import { SSE_ROUTE } from '../event-stream.ts'
-import { invalidRequest, notImplemented, parseBody } from '../plugins/errors.ts'
+import { invalidRequest, parseBody } from '../plugins/errors.ts'
 import { acceptRun } from './accept-run.ts'
 import { runAgentInput } from './ag-ui.ts'
 import { lookupId } from './ids.ts'
@@ -37,15 +38,17 @@ export function createRunRoute(app: FastifyInstance, bff: Bff): void {
 }
 
 function requestOf(bff: Bff, body: CreateRunBody): CreateRun {
-  refuseUnbuilt(body)
-  if (body.message == null) throw invalidRequest([{ path: 'message', message: 'is required' }])
+  checkAnswers(body)
   if (body.notifyUrl != null && !mayNotify(bff, body.notifyUrl)) {
     throw invalidRequest([{ path: 'notifyUrl', message: 'names no allowed http(s) host' }])
   }
   return {
     clientTurnId: body.clientTurnId,
-    message: body.message as CreateRun['message'],
     onActive: body.onActive ?? 'reject',
+    ...(body.message == null ? {} : { message: body.message as CreateRun['message'] }),
+    ...(body.resume?.length ? { resume: body.resume as NonNullable<CreateRun['resume']> } : {}),
+    ...(body.toolResults?.length ? { toolResults: toolResultsOf(body.toolResults) } : {}),
+    ...(body.replaces == null ? {} : { replaces: lookupId(body.replaces) }),
     ...(body.conversationId == null ? {} : { conversationId: lookupId(body.conversationId) }),
     ...(body.agent == null ? {} : { agent: body.agent }),
     ...(body.notifyUrl == null ? {} : { notifyUrl: body.notifyUrl }),
@@ -57,10 +60,29 @@ function requestOf(bff: Bff, body: CreateRunBody): CreateRun {
   }
 }
 
-function refuseUnbuilt(body: CreateRunBody): void {
-  if (body.resume?.length) throw notImplemented('resume')
-  if (body.toolResults?.length) throw notImplemented('toolResults')
-  if (body.replaces) throw notImplemented('replaces')
+/** What a turn answers stands in a conversation, and a turn that replaces another one has its own message. */
+function checkAnswers(body: CreateRunBody): void {
+  const answers = (['resume', 'toolResults'] as const).find((field) => body[field]?.length)
+  const errors = [
+    ...(body.message == null && !answers ? [{ path: 'message', message: 'is required' }] : []),
+    ...(answers && body.conversationId == null
+      ? [{ path: 'conversationId', message: `is required with ${answers}` }]
+      : []),
+    ...(answers && body.replaces != null
+      ? [{ path: 'replaces', message: `does not go together with ${answers}` }]
+      : []),
+  ]
+  if (errors.length > 0) throw invalidRequest(errors)
+}
+
+function toolResultsOf(
+  given: NonNullable<CreateRunBody['toolResults']>,
+): NonNullable<CreateRun['toolResults']> {
+  return given.map(({ toolCallId, content, error }) => ({
+    toolCallId,
+    content: content as ToolResult['content'],
+    error: error ?? undefined,
+  }))
 }
 
 function mayNotify({ config }: Bff, notifyUrl: string): boolean {

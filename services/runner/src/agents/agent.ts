@@ -5,9 +5,11 @@ import type {
   Context,
   Interrupt,
   Message,
+  ResumeEntry,
   RunErrorCode,
   TokenUsage,
   Tool,
+  UnansweredCall,
 } from '@holdfast/protocol'
 import type { Logger } from 'pino'
 import type { Checkpoint, SpanOptions, StepCall, StepOptions } from './step.ts'
@@ -21,13 +23,17 @@ export type AgentRun = {
   /** The attempt's number; `runId.epoch` is what upstreams see as run id. */
   readonly epoch: number
   readonly reason: AttemptReason
-  /** Valid for a model: every tool call answered, this turn's user message last, no activity. */
+  /** Valid for a model but for `openCalls`: every tool call answered, what this turn brought last, no activity. */
   readonly messages: readonly Message[]
   /** The conversation's state as this turn began; `undefined` if it never had one. */
   readonly state: unknown
   readonly tools: readonly Tool[]
   readonly context: readonly Context[]
   readonly forwardedProps: Readonly<Record<string, unknown>>
+  /** Every interrupt of the turn before this one with its answer; one that nobody answered is cancelled. */
+  readonly resume: readonly ResumeEntry[]
+  /** Calls of earlier turns that this run answers itself, by TOOL_CALL_RESULT; `messages` have no result for them. */
+  readonly openCalls: readonly UnansweredCall[]
   /** Message and tool call ids that stand in this conversation's log already, lost attempts included. */
   readonly usedIds: ReadonlySet<string>
   /** The stored history (with ids, activity and reasoning) up to and with this turn's user message. */

@@ -9,6 +9,12 @@ export type DemoCommands = {
   state: boolean
   activity: boolean
   fail: boolean
+  /** What the user is asked; the run ends with an interrupt. */
+  ask?: string
+  /** What a tool call wants the user's consent for; the run ends with an interrupt. */
+  approve?: string
+  /** A front-end tool's name, and its arguments as JSON. */
+  call?: { name: string; argumentsJson: string }
   /** What the tool is to be called with. */
   tool?: string
   slowSeconds?: number
@@ -19,7 +25,7 @@ export type DemoCommands = {
 /** What `/file` leaves behind. */
 export const DEMO_FILE = 'words.txt'
 
-const COMMAND = /(?<!\S)\/(tool|slow|fail|long|file|think|state|activity)(?!\S)/
+const COMMAND = /(?<!\S)\/(tool|ask|approve|call|slow|fail|long|file|think|state|activity)(?!\S)/
 
 /** Reads the last user message: `/tool weather /slow 3`. */
 export function demoCommands(messages: readonly Message[]): DemoCommands {
@@ -64,8 +70,9 @@ export function answerTo(run: AgentRun, commands: DemoCommands): string {
     commands.fail
       ? 'Now I fail, as you asked.'
       : 'I can call a tool (/tool), think (/think), take my time (/slow SECONDS), ' +
-          'write a lot (/long WORDS), leave a file (/file WORDS), change the state (/state), show activity (/activity) ' +
-          'and fail (/fail).',
+          'write a lot (/long WORDS), leave a file (/file WORDS), change the state (/state), ' +
+          'show activity (/activity), ask you (/ask QUESTION), ask for your consent (/approve WHAT), ' +
+          'call a tool of your page (/call NAME) and fail (/fail).',
   )
   return sentences.join(' ')
 }
@@ -76,11 +83,27 @@ function apply(commands: DemoCommands, name: string, rest: string): void {
     addText(commands, rest)
   } else if (name === 'tool') {
     commands.tool = rest === '' ? 'holdfast' : rest
+  } else if (name === 'ask') {
+    commands.ask = rest === '' ? 'What shall I do?' : rest
+  } else if (name === 'approve') {
+    commands.approve = rest === '' ? 'everything' : rest
+  } else if (name === 'call') {
+    const [, tool = '', argumentsJson = ''] = /^(\S*)\s*([\s\S]*)$/.exec(rest) ?? []
+    commands.call = { name: tool, argumentsJson: isJson(argumentsJson) ? argumentsJson : '{}' }
   } else {
     const [, number = '', text = ''] = /^(\d+(?:\.\d+)?)?\s*([\s\S]*)$/.exec(rest) ?? []
     if (name === 'slow') commands.slowSeconds = number === '' ? 5 : Math.min(Number(number), 86_400)
     else commands[`${name === 'long' ? 'long' : 'file'}Words`] = wordsIn(number)
     addText(commands, text)
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -1,7 +1,8 @@
-import { type AgUiEvent, EventType } from '@holdfast/protocol'
-import { wait } from '@holdfast/std'
+import { EventType } from '@holdfast/protocol'
 import { type Agent, AgentFailure, type AgentRun } from './agent.ts'
 import { answerTo, DEMO_FILE, type DemoCommands, demoCommands, longText } from './demo-answer.ts'
+import { askOutside, goOn } from './demo-questions.ts'
+import { createSpeaker, type Speaker } from './demo-speaker.ts'
 
 const WORD_MS = 15
 
@@ -12,6 +13,7 @@ export function createDemoAgent(): Agent {
     async run(run) {
       const commands = demoCommands(run.messages)
       const speaker = createSpeaker(run, wordMs(commands, run))
+      if (run.messages.at(-1)?.role !== 'user') return await goOn(speaker, run)
       if (commands.think) await think(speaker)
       if (commands.state) await showState(speaker, run)
       if (commands.activity) await showActivity(speaker)
@@ -21,43 +23,10 @@ export function createDemoAgent(): Agent {
         await run.artifact(DEMO_FILE, { mediaType: 'text/plain; charset=utf-8' }, words)
       }
       await speaker.say(answerTo(run, commands))
+      const asked = await askOutside(speaker, run, commands)
+      if (asked) return asked
       if (commands.fail) throw new AgentFailure('agent_error', 'the demo agent was told to fail')
       return { outcome: 'success' }
-    },
-  }
-}
-
-type Speaker = {
-  id(kind: string): string
-  emit(...events: AgUiEvent[]): Promise<void>
-  /** A text message, word by word. */
-  say(text: string): Promise<void>
-  words(text: string, say: (delta: string) => AgUiEvent): Promise<void>
-}
-
-function createSpeaker(run: AgentRun, pauseMs: number): Speaker {
-  const counts = new Map<string, number>()
-  const emit = (...events: AgUiEvent[]) => run.emit(events)
-  const id = (kind: string) => {
-    const count = (counts.get(kind) ?? 0) + 1
-    counts.set(kind, count)
-    return `${run.runId}.${run.epoch}.${kind}${count}`
-  }
-  async function words(text: string, say: (delta: string) => AgUiEvent) {
-    for (const word of text.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
-      await wait(pauseMs, run.signal)
-      await emit(say(word))
-    }
-  }
-  return {
-    id,
-    emit,
-    words,
-    async say(text) {
-      const messageId = id('m')
-      await emit({ type: EventType.TEXT_MESSAGE_START, messageId, role: 'assistant' })
-      await words(text, (delta) => ({ type: EventType.TEXT_MESSAGE_CONTENT, messageId, delta }))
-      await emit({ type: EventType.TEXT_MESSAGE_END, messageId })
     },
   }
 }

@@ -12,6 +12,7 @@ export function runInput(run: AgentRun): RunAgentInput {
     messages: [...run.messages],
     tools: [...run.tools],
     context: [...run.context],
+    ...(run.resume.length > 0 && { resume: [...run.resume] }),
     // Whoever starts a run may pass what they like to the agent, but not who they are.
     forwardedProps: {
       ...run.forwardedProps,

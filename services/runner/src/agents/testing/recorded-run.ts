@@ -30,6 +30,8 @@ export function recordedRun(given: Partial<AgentRun> = {}): RecordedRun {
     tools: [],
     context: [],
     forwardedProps: {},
+    resume: [],
+    openCalls: [],
     usedIds: new Set(),
     history: [{ id: 'u1', role: 'user', content: 'hello' }],
     signal: abort.signal,
