@@ -22,7 +22,7 @@ export type Holdfast = AsyncDisposable & {
   readonly runners: readonly Runner[]
   startBff(env?: Record<string, string>): Promise<Bff>
   /** From another entry than its own `main.ts`, if one is given. */
-  startRunner(env?: Record<string, string>, script?: string): Promise<Runner>
+  startRunner(env?: Record<string, string>, script?: string | readonly string[]): Promise<Runner>
 }
 
 export type HoldfastOptions = {
@@ -73,7 +73,10 @@ export async function startHoldfast(options: HoldfastOptions = {}): Promise<Hold
     return bff
   }
 
-  async function startRunner(more: Record<string, string> = {}, script?: string): Promise<Runner> {
+  async function startRunner(
+    more: Record<string, string> = {},
+    script?: string | readonly string[],
+  ): Promise<Runner> {
     const agentsEnv = agentsFile ? { HOLDFAST_AGENTS: agentsFile } : {}
     const runnerEnv = { ...env, ...agentsEnv, ...options.runnerEnv, ...more }
     const child = await startChild('runner', runnerEnv, script)

@@ -20,13 +20,13 @@ export type Child = {
   log(): string
 }
 
-/** Starts a service, from another entry if one is given, and resolves when it says over IPC that it is ready. */
+/** Starts a service, from another entry or with arguments if they are given, and resolves when it says over IPC that it is ready. */
 export async function startChild(
   service: 'bff' | 'runner',
   env: Record<string, string>,
-  script = `services/${service}/src/main.ts`,
+  script: string | readonly string[] = `services/${service}/src/main.ts`,
 ): Promise<Child> {
-  const child = spawn(process.execPath, ['--conditions=holdfast-source', script], {
+  const child = spawn(process.execPath, ['--conditions=holdfast-source', ...[script].flat()], {
     cwd: ROOT,
     env: { PATH: process.env['PATH'], ...env },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],

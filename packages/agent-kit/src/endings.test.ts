@@ -56,6 +56,26 @@ test('code that does not stop is waited for within a bound, reported and left be
   expect(later).toMatchObject({ message: expect.stringContaining('has not been left') })
 })
 
+test('code that tries again and again after a cancel is stuck all the same', async () => {
+  const { reports, options } = listening(40)
+  let tries = 0
+  const stubborn = withScope(
+    (scope) =>
+      scope.timeout(5, async (inner) => {
+        await inner.sleep(60_000).catch(() => undefined)
+        while (tries < 200) {
+          await inner.part('try', () => undefined).catch(() => deaf(5))
+          tries += 1
+        }
+      }),
+    options,
+  )
+  await expect(stubborn).rejects.toBeInstanceOf(DeadlineExceeded)
+  expect(reports.map(({ kind }) => kind)).toEqual(['stuck'])
+  expect(tries).toBeLessThan(100)
+  tries = 200
+})
+
 test('a shield finishes a record though the scope is cancelled, also when nobody waits for it', async () => {
   const controller = new AbortController()
   const recorded: string[] = []

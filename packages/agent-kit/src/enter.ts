@@ -27,7 +27,8 @@ export function enter<T>(
 ): Promise<T> {
   const alive = live(node, body)
   const result = alive.then((ended) => resultOf(onEnd(ended), node))
-  node.parent?.hold(node, alive, result)
+  // What begins in a scope that is cancelled does not run, so nobody has to wait for it.
+  if (!node.signal.aborted) node.parent?.hold(node, alive, result)
   return result
 }
 

@@ -29,6 +29,8 @@ export type Scoped<S> = {
    * @throws the first failure, or an AggregateError if more failed until all had ended
    */
   group<const R>(body: (group: Group<S>, scope: S) => R | Promise<R>): Promise<Left<R>>
+  /** A part of the work with a name, for reports; the scope is not left without it. */
+  part<T>(name: string, body: (scope: S) => T | Promise<T>): Promise<T>
   /**
    * A limit in time, in milliseconds or as an instant; nested ones share the earliest.
    * @throws DeadlineExceeded when it passed before the body had ended
@@ -102,6 +104,10 @@ function scopeOf<S>(node: ScopeNode, extend: Extend<S>): Scoped<S> {
   return {
     signal,
     group: (body) => runGroup(node, extend, body),
+    part(name, body) {
+      const inner = openNode(node, { name, settings })
+      return enter(inner, () => body(extend(inner)))
+    },
     timeout(limit, body) {
       const inner = openNode(node, { name: 'timeout', settings })
       return limited(inner, limit, (deadline) => body(extend(inner), deadline))

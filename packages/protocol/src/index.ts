@@ -44,6 +44,7 @@ export {
 } from './fold.ts'
 export { comment, frame, parseCursor, retry } from './framing.ts'
 export { agentHistory, type HistoryOptions, type MessageStatus } from './history.ts'
+export { patched } from './json-patch.ts'
 export { LIMITS } from './limits.ts'
 export type { OpenConstruct, OpenKind } from './open-constructs.ts'
 export { type Prelude, preludeEvents } from './prelude.ts'

@@ -24,6 +24,7 @@ export type ChildOptions = {
   readonly name: string
   /** The service's main.ts. */
   readonly script: string
+  readonly args?: readonly string[]
   /** Asked at every start, since a restart must keep what the first one chose. */
   readonly env: () => Environment
   readonly log: Logger
@@ -89,10 +90,10 @@ export function keepRunning(options: ChildOptions): Child {
   }
 }
 
-function start({ script, env, hold }: ChildOptions): ChildProcess {
+function start({ script, args = [], env, hold }: ChildOptions): ChildProcess {
   // Its standard output goes to our standard error: ours carries the one line that tools wait for.
   const stdio = ['ignore', 2, 2, 'ipc', ...(hold ? [hold] : [])] as const
-  return spawn(process.execPath, ['--conditions=holdfast-source', script], {
+  return spawn(process.execPath, ['--conditions=holdfast-source', script, ...args], {
     detached: true,
     stdio: [...stdio],
     env: { ...env() },

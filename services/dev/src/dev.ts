@@ -87,6 +87,8 @@ async function serve(
       ...common,
       name: `runner ${index + 1}`,
       script: script('runner'),
+      // Whoever writes an agent sees a change of its file in the next run.
+      args: ['--reload'],
       env: () => ({ ...shared, RUNNER_METRICS_PORT: metricsPort(config, index) }),
     }),
   )

@@ -1,3 +1,3 @@
 import { runnerProcess } from './runner-process.ts'
 
-await runnerProcess(process.env)
+await runnerProcess(process.env, { reload: process.argv.includes('--reload') })

@@ -1,11 +1,14 @@
 import { readFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { dirname } from 'node:path'
 import { openArtifactStore } from '@holdfast/artifacts'
 import { type AgentsFile, BUILT_IN_AGENTS, defaultAgent, parseAgentsFile } from '@holdfast/protocol'
 import { asError, HoldfastError, shutdownRequested, wait } from '@holdfast/std'
 import { newId, openStore, openWakeups, type Store, schemaStatus } from '@holdfast/store'
 import { type Logger, pino } from 'pino'
 import { createAgents } from './agents/create-agents.ts'
+import { openModules } from './agents/module/modules.ts'
+import { catchStrays } from './agents/module/strays.ts'
 import { parseConfig, type RunnerConfig } from './config.ts'
 import { createMetrics } from './metrics.ts'
 import { openOpsServer } from './ops-server.ts'
@@ -14,10 +17,17 @@ import { runRunner } from './runner.ts'
 
 const SCHEMA_WAIT_MS = 1000
 
-/** A runner from its environment to its exit; the process ends with it. `probes` are a test's. */
-export async function runnerProcess(env: NodeJS.ProcessEnv, probes: Probes = {}): Promise<never> {
+type Options = {
+  /** A test's. */
+  probes?: Probes
+  /** Modules that are changed are loaded again: for whoever writes them. */
+  reload?: boolean
+}
+
+/** A runner from its environment to its exit; the process ends with it. */
+export async function runnerProcess(env: NodeJS.ProcessEnv, options: Options = {}): Promise<never> {
   try {
-    await live(env, probes)
+    await live(env, options)
   } catch (error) {
     // What an operator has to correct is one line; everything else is a bug and shows where it is.
     const expected = error instanceof HoldfastError && error.kind === 'invalid'
@@ -27,21 +37,23 @@ export async function runnerProcess(env: NodeJS.ProcessEnv, probes: Probes = {})
   process.exit()
 }
 
-async function live(env: NodeJS.ProcessEnv, probes: Probes) {
+async function live(env: NodeJS.ProcessEnv, { probes = {}, reload = false }: Options) {
   const config = parseConfig(env)
   const file = await readAgents(config, env)
   const log = pino(
     { name: 'runner', level: config.logLevel },
     process.stderr.isTTY ? await pretty() : pino.destination(2),
   )
-  const agents = createAgents(file, {
-    outbound: { allow: config.outboundAllow, openMode: config.openMode },
-  })
   const requested = shutdownRequested()
   const name = `${hostname()}/${process.pid}`
   const metrics = createMetrics()
 
   await using stack = new AsyncDisposableStack()
+  const agents = await createAgents(file, {
+    outbound: { allow: config.outboundAllow, openMode: config.openMode },
+    modules: stack.use(openModules({ folder: dirname(config.agentsFile ?? '.'), reload, log })),
+    strays: stack.use(catchStrays()),
+  })
   const store = stack.use(
     openStore({
       databaseUrl: config.databaseUrl,

@@ -2,9 +2,16 @@ import { BUILT_IN_AGENTS, parseAgentsFile } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
 import { createAgents } from './create-agents.ts'
 
-const deps = { outbound: { allow: [], openMode: false } }
+const deps = {
+  outbound: { allow: [], openMode: false },
+  modules: {
+    load: (path: string) => Promise.reject(new Error(`module ${path}: no such file`)),
+    async [Symbol.asyncDispose]() {},
+  },
+  strays: { within: <T>(_origin: unknown, body: () => T) => body(), [Symbol.dispose]() {} },
+}
 
-test('each agent of the file is made, and nothing is resolved', () => {
+test('each agent of the file is made, and nothing is resolved', async () => {
   const file = parseAgentsFile(
     {
       agents: {
@@ -15,16 +22,16 @@ test('each agent of the file is made, and nothing is resolved', () => {
     },
     {},
   )
-  const agents = createAgents(file, deps)
+  const agents = await createAgents(file, deps)
   expect([...agents].map(([name, agent]) => [name, agent.type])).toEqual([
     ['d', 'demo'],
     ['a', 'ag-ui'],
     ['o', 'openai'],
   ])
-  expect([...createAgents(BUILT_IN_AGENTS, deps).keys()]).toEqual(['demo'])
+  expect([...(await createAgents(BUILT_IN_AGENTS, deps)).keys()]).toEqual(['demo'])
 })
 
-test('types that this version does not have are refused by name, all at once', () => {
+test('agents that cannot be used are refused by name with the reason, all at once', async () => {
   const file = parseAgentsFile(
     {
       agents: {
@@ -34,7 +41,7 @@ test('types that this version does not have are refused by name, all at once', (
     },
     {},
   )
-  expect(() => createAgents(file, deps)).toThrow(
-    'agent his: type module is not available in this version; agent mine: type module is not',
+  await expect(createAgents(file, deps)).rejects.toThrow(
+    'agent his: module ./his.ts: no such file; agent mine: module ./mine.ts: no such file',
   )
 })

@@ -1,27 +1,43 @@
-import type { AgentsFile } from '@holdfast/protocol'
-import { HoldfastError } from '@holdfast/std'
+import type { AgentSpec, AgentsFile } from '@holdfast/protocol'
+import { asError, HoldfastError } from '@holdfast/std'
 import { createAgUiAgent } from './ag-ui/ag-ui-agent.ts'
 import type { Agent } from './agent.ts'
 import { createDemoAgent } from './demo.ts'
+import { createModuleAgent } from './module/module-agent.ts'
+import type { Modules } from './module/modules.ts'
+import type { Strays } from './module/strays.ts'
 import { createOpenAiAgent } from './openai/openai-agent.ts'
 import type { Outbound } from './outbound.ts'
 
-export type AgentDeps = { outbound: Outbound }
+export type AgentDeps = { outbound: Outbound; modules: Modules; strays: Strays }
 
 /**
- * The agents of the file by name. Nothing is resolved or connected here.
- * @throws HoldfastError kind `invalid`, code `unsupported_agent`, naming each agent whose type
- *   this version does not have
+ * The agents of the file by name. Modules are loaded; nothing is resolved or connected here.
+ * @throws HoldfastError kind `invalid`, code `unusable_agent`, naming each agent that cannot be used and why
  */
-export function createAgents(file: AgentsFile, deps: AgentDeps): Map<string, Agent> {
+export async function createAgents(file: AgentsFile, deps: AgentDeps): Promise<Map<string, Agent>> {
   const agents = new Map<string, Agent>()
   const refused: string[] = []
   for (const [name, spec] of Object.entries(file.agents)) {
-    if (spec.type === 'demo') agents.set(name, createDemoAgent())
-    else if (spec.type === 'ag-ui') agents.set(name, createAgUiAgent(spec, deps))
-    else if (spec.type === 'openai') agents.set(name, createOpenAiAgent(spec, deps))
-    else refused.push(`agent ${name}: type ${spec.type} is not available in this version`)
+    try {
+      agents.set(name, await createAgent(spec, deps))
+    } catch (error) {
+      refused.push(`agent ${name}: ${asError(error).message}`)
+    }
   }
   if (refused.length === 0) return agents
-  throw new HoldfastError('invalid', 'unsupported_agent', refused.join('; '))
+  throw new HoldfastError('invalid', 'unusable_agent', refused.join('; '))
+}
+
+async function createAgent(spec: AgentSpec, deps: AgentDeps): Promise<Agent> {
+  switch (spec.type) {
+    case 'demo':
+      return createDemoAgent()
+    case 'ag-ui':
+      return createAgUiAgent(spec, deps)
+    case 'openai':
+      return createOpenAiAgent(spec, deps)
+    case 'module':
+      return createModuleAgent(await deps.modules.load(spec.path), deps.strays)
+  }
 }

@@ -28,7 +28,7 @@ process.channel?.unref()
 const probes: Probes = Object.fromEntries(
   NAMES.map((name) => [name, (lease: Lease) => reached(name, lease)]),
 )
-await runnerProcess(process.env, probes)
+await runnerProcess(process.env, { probes })
 
 async function reached(name: ProbeName, { runId, epoch }: Lease) {
   const left = wanted.get(name) ?? 0
