@@ -170,6 +170,7 @@ async function openSlot(
         STOP_MS,
         keeping.then(() => true),
       )
+      network.restore()
       const pid = child?.pid
       child?.kill('SIGKILL')
       return ended ? [] : [`${service} ${n} (pid ${pid}) did not end within ${STOP_MS} ms`]

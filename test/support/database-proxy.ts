@@ -8,7 +8,10 @@ export type DatabaseProxy = AsyncDisposable & {
   blackhole(which?: Which): void
   /** Connections are reset, new ones too, as soon as they have said who they are. */
   refuse(which: Which): void
-  /** What waited passes on, as TCP would send it again; nothing is refused any more, and no more replies are lost. */
+  /**
+   * What waited passes on, as TCP would send it again; nothing is refused any more, no more replies are lost, and the
+   * database gives up what was forgotten, as its keepalive would make it.
+   */
   restore(): void
   /** The connections of this moment never carry a byte again and are never closed; new ones work. */
   forget(which?: Which): void
@@ -69,7 +72,7 @@ export async function openDatabaseProxy(databaseUrl: string): Promise<DatabasePr
       from.on('error', () => from.destroy())
       from.on('close', () => {
         if (!link.dead) to.destroy()
-        if (from === client) links.delete(link)
+        if (from === client && !link.dead) links.delete(link)
       })
     }
   })
@@ -103,6 +106,7 @@ export async function openDatabaseProxy(databaseUrl: string): Promise<DatabasePr
       swallowed = null
       refused = null
       if (losing) losing.left = 0
+      for (const { server, dead } of links) if (dead) server.destroy()
       each(
         () => true,
         (socket) => socket.resume(),
