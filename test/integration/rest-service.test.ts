@@ -41,6 +41,8 @@ const METRICS = [
   'holdfast_open_streams',
   'holdfast_event_loop_lag_seconds',
   'holdfast_event_delivery_seconds',
+  'holdfast_outbox_lag_seconds',
+  'holdfast_deliveries',
 ]
 
 test('the probes say alive and ready', async () => {

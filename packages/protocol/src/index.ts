@@ -46,6 +46,12 @@ export { comment, frame, parseCursor, retry } from './framing.ts'
 export { agentHistory, type HistoryOptions, type MessageStatus } from './history.ts'
 export { patched } from './json-patch.ts'
 export { LIMITS } from './limits.ts'
+export {
+  asEndpoint,
+  DeliveryState,
+  isNotifyAllowed,
+  NotificationVariables,
+} from './notification-settings.ts'
 export type { OpenConstruct, OpenKind } from './open-constructs.ts'
 export { type Prelude, preludeEvents } from './prelude.ts'
 export { PROBLEMS, Problem, type ProblemCode } from './problem.ts'
@@ -65,6 +71,7 @@ export {
   ListRunsQuery,
   NotificationPage,
   NotificationsQuery,
+  NotificationView,
   OnActive,
   OnActiveQuery,
   Readiness,

@@ -1,5 +1,6 @@
 import * as z from 'zod'
 import { LIMITS } from './limits.ts'
+import { DeliveryState } from './notification-settings.ts'
 import { RunErrorCode, RunOutcome, RunState } from './run-state.ts'
 
 /** Ids that callers bring are kept as they are, but an index must be able to hold them. */
@@ -227,12 +228,35 @@ export const RunnerPage = z.object({
     }),
   ),
 })
-export const NotificationsQuery = z.object({
-  state: z.string().optional(),
+export const NotificationsQuery = PageQuery.extend({
+  state: DeliveryState.optional(),
   runId: z.string().optional(),
 })
+
+/** A notification and how far it got. It is dead when one endpoint was given up, delivered when all confirmed. */
+export const NotificationView = z.object({
+  eventId: z.string(),
+  type: z.string(),
+  runId: z.string(),
+  conversationId: z.string(),
+  state: DeliveryState,
+  createdAt: Time,
+  deliveries: z
+    .array(
+      z.object({
+        endpoint: z.string(),
+        state: DeliveryState,
+        attempts: z.int(),
+        nextAttemptAt: Time.nullable(),
+        lastStatus: z.int().nullable(),
+        lastError: z.string().nullable(),
+        deliveredAt: Time.nullable(),
+      }),
+    )
+    .readonly(),
+})
 export const NotificationPage = z.object({
-  notifications: z.array(z.unknown()),
+  notifications: z.array(NotificationView),
   nextCursor: z.string().nullable(),
 })
 export const Readiness = z.object({

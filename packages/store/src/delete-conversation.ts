@@ -110,4 +110,6 @@ const OF_A_RUN = [
   'run_spans',
   'artifacts',
   'stale_writes',
+  // Its deliveries go with it: nobody is told of what is not there.
+  'outbox',
 ] as const

@@ -20,12 +20,26 @@ export {
 export { createRun } from './create-run.ts'
 export type { CreateRun, CreateRunOutcome, RunReceipt } from './create-run-request.ts'
 export { type Deleted, deleteConversation, purgeDeleted } from './delete-conversation.ts'
+export {
+  type ClaimedDelivery,
+  claimDeliveries,
+  type DeliveryResult,
+  expandNotifications,
+  pruneDelivered,
+  recordDelivery,
+} from './delivery.ts'
 export { endOverdueQueued, type Swept, unparkMissedHeads } from './end-queued.ts'
 export { type LogEvent, type RunHead, readEvents, readHead, tailRuns } from './event-log.ts'
 export { type Finished, finishRun } from './finish.ts'
 export { saveFold } from './fold-record.ts'
 export type { Lease } from './lease.ts'
 export { migrate, type SchemaStatus, schemaStatus } from './migrate.ts'
+export {
+  listNotifications,
+  type NotificationView,
+  notificationFigures,
+  redriveNotification,
+} from './notification.ts'
 export { isDataError } from './pg-error.ts'
 export { type PreludeView, readPrelude } from './prelude.ts'
 export {

@@ -33,6 +33,7 @@ export async function registerRunner(
   store: Store,
   runner: Omit<RunnerRecord, 'running' | 'lastSeen' | 'draining'>,
   agents: readonly AgentRecord[],
+  webhookUrls: readonly string[] = [],
 ): Promise<void> {
   await rows(
     store,
@@ -54,9 +55,9 @@ export async function registerRunner(
   }
   await rows(
     store,
-    sql`INSERT INTO holdfast.runners (boot_id, name, pid, agents, capacity, metrics_url)
+    sql`INSERT INTO holdfast.runners (boot_id, name, pid, agents, capacity, metrics_url, webhook_urls)
         VALUES (${runner.bootId}, ${runner.name}, ${runner.pid}, ${runner.agents}::text[], ${runner.capacity},
-                ${runner.metricsUrl})
+                ${runner.metricsUrl}, ${webhookUrls}::text[])
         ON CONFLICT (boot_id) DO UPDATE SET last_seen = clock_timestamp()`,
   )
 }

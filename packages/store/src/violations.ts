@@ -112,6 +112,21 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I17 no run is notified that has not ended': `
     SELECT o.run_id, o.type FROM holdfast.outbox o JOIN holdfast.runs r ON r.id = o.run_id
     WHERE r.state NOT IN ${ENDED}`,
+  'I17 a delivery has its notification, whose endpoints were decided': `
+    SELECT d.event_id, d.endpoint FROM holdfast.deliveries d
+    LEFT JOIN holdfast.outbox o ON o.event_id = d.event_id
+    WHERE o.event_id IS NULL OR o.expanded_at IS NULL`,
+  'I17 a delivery is due exactly while it is pending': `
+    SELECT event_id, endpoint, state FROM holdfast.deliveries
+    WHERE (state = 'pending') <> (next_attempt_at IS NOT NULL)`,
+  'I17 no relay holds a delivery that is settled': `
+    SELECT event_id, endpoint, state, relay FROM holdfast.deliveries WHERE state <> 'pending' AND relay IS NOT NULL`,
+  'I17 a delivery that was confirmed says when, and no other does': `
+    SELECT event_id, endpoint, state FROM holdfast.deliveries
+    WHERE (state = 'delivered') <> (delivered_at IS NOT NULL)`,
+  'I17 no delivery is settled or held without an attempt': `
+    SELECT event_id, endpoint, state FROM holdfast.deliveries
+    WHERE attempts = 0 AND (state <> 'pending' OR relay IS NOT NULL)`,
   'I18 every run has its client turn, its input, and a message or an answer': `
     SELECT r.id FROM holdfast.runs r WHERE
       NOT EXISTS (SELECT FROM holdfast.client_turns t WHERE t.run_id = r.id AND t.tenant_id = r.tenant_id AND t.user_id = r.user_id)
@@ -124,6 +139,10 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I19 turns begin in order': `
     SELECT r.id, r.turn FROM holdfast.runs r JOIN holdfast.runs b ON b.conversation_id = r.conversation_id
     WHERE b.turn < r.turn AND r.started_at IS NOT NULL AND (b.finished_at IS NULL OR b.finished_at > r.started_at)`,
+  'I20 a notification and its deliveries belong to the tenant of the run': `
+    SELECT r.id FROM holdfast.runs r JOIN holdfast.outbox o ON o.run_id = r.id
+    WHERE o.tenant_id <> r.tenant_id
+      OR EXISTS (SELECT FROM holdfast.deliveries d WHERE d.event_id = o.event_id AND d.tenant_id <> r.tenant_id)`,
   'I20 what belongs to a run belongs to its tenant': `
     SELECT r.id FROM holdfast.runs r JOIN holdfast.conversations c ON c.id = r.conversation_id
     WHERE c.tenant_id <> r.tenant_id OR c.user_id <> r.user_id

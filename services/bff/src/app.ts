@@ -22,6 +22,7 @@ import { cancelRunRoute } from './routes/cancel-run.ts'
 import { conversationRoutes } from './routes/conversations.ts'
 import { createRunRoute } from './routes/create-run.ts'
 import { eventsRoute } from './routes/events.ts'
+import { notificationRoutes } from './routes/notifications.ts'
 import { operatorRoutes, probeRoutes } from './routes/operations.ts'
 import { pageRoute } from './routes/page.ts'
 import { runRoutes } from './routes/runs.ts'
@@ -148,6 +149,7 @@ function apiRoutes(api: FastifyInstance, bff: Bff): void {
   agUiRoutes(api, bff)
   conversationRoutes(api, bff)
   operatorRoutes(api, bff)
+  notificationRoutes(api, bff)
 }
 
 function followLife(app: FastifyInstance, { hub, streams, metrics, phase }: Bff): void {

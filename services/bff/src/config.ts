@@ -1,4 +1,5 @@
 import { type ArtifactPlace, ArtifactVariables, artifactPlace } from '@holdfast/artifacts'
+import { NotificationVariables } from '@holdfast/protocol'
 import { HoldfastError } from '@holdfast/std'
 import * as z from 'zod'
 
@@ -84,12 +85,7 @@ const Env = z.object({
     .regex(/^[!#$%&'*+.^`|~\w-]+$/, 'the name of a cookie')
     .optional(),
   CORS_ORIGINS: list(isOrigin, 'origins such as https://app.example.com, comma-separated'),
-  NOTIFY_ALLOW: list(isHost, 'host names, optionally with a port, comma-separated'),
-  WEBHOOK_URLS: list(isHttpUrl, 'http(s) URLs, comma-separated'),
-  WEBHOOK_SECRET: z
-    .string()
-    .regex(/^whsec_[A-Za-z0-9+/]{16,}={0,2}$/, 'whsec_ followed by base64')
-    .optional(),
+  ...NotificationVariables.shape,
 })
 type Env = z.infer<typeof Env>
 
@@ -125,7 +121,7 @@ export function parseConfig(environment: Readonly<Record<string, string | undefi
     logLevel: env.LOG_LEVEL,
     auth,
     corsOrigins: env.CORS_ORIGINS,
-    notifyAllow: env.NOTIFY_ALLOW.map((host) => host.toLowerCase()),
+    notifyAllow: env.NOTIFY_ALLOW,
     streams: STREAM_DEFAULTS,
   }
 }
@@ -188,8 +184,4 @@ function isHttpUrl(value: string): boolean {
 
 function isOrigin(value: string): boolean {
   return isHttpUrl(value) && new URL(value).origin === value
-}
-
-function isHost(value: string): boolean {
-  return /^(\[[0-9a-f:]+\]|[a-z0-9._-]+)(:\d{1,5})?$/i.test(value)
 }

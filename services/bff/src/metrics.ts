@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { queueFigures, type Store } from '@holdfast/store'
+import { notificationFigures, queueFigures, type Store } from '@holdfast/store'
 import type { Logger } from 'pino'
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
@@ -85,7 +85,20 @@ function queueGauges(store: Store, registers: Registry[]): () => Promise<void> {
     help: 'Age of the oldest transaction that holds back vacuum',
     registers,
   })
+  const lag = new Gauge({
+    name: 'holdfast_outbox_lag_seconds',
+    help: 'How long the oldest notification that is due has been waiting',
+    registers,
+  })
+  const deliveries = new Gauge({
+    name: 'holdfast_deliveries',
+    help: 'Deliveries of notifications that have not arrived, by state',
+    labelNames: ['state'],
+    registers,
+  })
   return async () => {
+    lag.remove({})
+    deliveries.reset()
     runs.reset()
     oldest.remove({})
     xmin.remove({})
@@ -93,5 +106,9 @@ function queueGauges(store: Store, registers: Registry[]): () => Promise<void> {
     for (const { state, count } of figures.runs) runs.set({ state }, count)
     oldest.set(figures.queueOldestSeconds)
     xmin.set(figures.oldestXminAgeSeconds)
+    const notifications = await notificationFigures(store)
+    lag.set(notifications.lagSeconds)
+    deliveries.set({ state: 'pending' }, notifications.pending)
+    deliveries.set({ state: 'dead' }, notifications.dead)
   }
 }

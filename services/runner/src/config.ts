@@ -1,4 +1,5 @@
 import { type ArtifactPlace, ArtifactVariables, artifactPlace } from '@holdfast/artifacts'
+import { NotificationVariables } from '@holdfast/protocol'
 import { HoldfastError } from '@holdfast/std'
 import * as z from 'zod'
 
@@ -16,7 +17,17 @@ export type RunnerConfig = {
   outboundAllow: readonly string[]
   /** No authentication is configured: upstreams on loopback are allowed. */
   openMode: boolean
+  notifications: NotificationConfig
   logLevel: string
+}
+
+/** Who is told of ended runs, besides those that a run names itself. */
+export type NotificationConfig = {
+  readonly webhookUrls: readonly string[]
+  /** The signing key; without one only a run's own notifyUrl is told, unsigned. */
+  readonly key: Buffer | null
+  /** `host` or `host:port`, lower case. */
+  readonly notifyAllow: readonly string[]
 }
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
@@ -63,6 +74,7 @@ const Env = z.object({
       (entries) => entries.every((entry) => /^[A-Za-z0-9.:_-]+(\/\d{1,3})?$/.test(entry)),
       'hosts or CIDRs, comma-separated',
     ),
+  ...NotificationVariables.shape,
   AUTH_JWT_SECRET: z.string().optional(),
   AUTH_JWKS_URL: z.string().optional(),
   LOG_LEVEL: z.enum(LEVELS, { error: `one of ${LEVELS.join(', ')}` }).default('info'),
@@ -80,13 +92,12 @@ export function parseConfig(
   const parsed = Env.safeParse(given)
   if (!parsed.success) {
     const [issue] = parsed.error.issues
-    throw new HoldfastError(
-      'invalid',
-      'invalid_config',
-      `${String(issue?.path[0])} must be ${issue?.message ?? 'something else'}`,
-    )
+    refuse(String(issue?.path[0]), issue?.message ?? 'something else')
   }
   const env = parsed.data
+  if (env.WEBHOOK_URLS.length > 0 && !env.WEBHOOK_SECRET) {
+    refuse('WEBHOOK_SECRET', 'set (whsec_ followed by base64) when WEBHOOK_URLS is')
+  }
   return {
     artifacts: artifactPlace(env),
     databaseUrl: env.DATABASE_URL,
@@ -99,6 +110,15 @@ export function parseConfig(
     host: env.HOST,
     outboundAllow: env.OUTBOUND_ALLOW,
     openMode: !env.AUTH_JWT_SECRET && !env.AUTH_JWKS_URL,
+    notifications: {
+      webhookUrls: env.WEBHOOK_URLS,
+      key: env.WEBHOOK_SECRET ? Buffer.from(env.WEBHOOK_SECRET.slice(6), 'base64') : null,
+      notifyAllow: env.NOTIFY_ALLOW,
+    },
     logLevel: env.LOG_LEVEL,
   }
+}
+
+function refuse(variable: string, expected: string): never {
+  throw new HoldfastError('invalid', 'invalid_config', `${variable} must be ${expected}`)
 }

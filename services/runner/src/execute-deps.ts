@@ -20,6 +20,8 @@ export type ExecuteDeps = {
   readonly stale: Pick<StaleLedger, 'refused'>
   readonly log: Logger
   readonly probes: Probes
+  /** A run has ended: whoever is to be told of it need not wait for the relay's next look. */
+  readonly onEnded: () => void
 }
 
 /** A log whose lines name the run and the attempt. */

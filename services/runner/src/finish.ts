@@ -21,6 +21,7 @@ type Deps = {
   stale: Pick<StaleLedger, 'refused'>
   log: Logger
   probes: Probes
+  onEnded: () => void
 }
 
 /**
@@ -98,6 +99,7 @@ async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: n
       deps.metrics.runsEnded.inc({ state: finished.state, outcome: finished.state })
       deps.wakeups.publish('events', [lease.runId])
       if (finished.nextRunId) deps.wakeups.publish('queue', [finished.nextRunId])
+      deps.onEnded()
       deps.log.info({ state: finished.state, sequence: finished.sequence }, 'run ended')
       return
     case 'sequence_mismatch':
@@ -127,6 +129,7 @@ async function settleLanded(deps: Deps, attempt: Attempt) {
   deps.wakeups.publish('events', [attempt.claimed.lease.runId])
   // Which turn became due is not known any more; the claim loops look for themselves.
   deps.wakeups.publish('queue', [attempt.claimed.lease.runId])
+  deps.onEnded()
   deps.log.info('run ended; the reply had been lost')
 }
 

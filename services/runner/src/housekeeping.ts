@@ -2,6 +2,7 @@ import { type ArtifactStore, runFolder } from '@holdfast/artifacts'
 import { type Loop, loop } from '@holdfast/std'
 import {
   ensurePartitions,
+  pruneDelivered,
   pruneStaleWrites,
   purgeDeleted,
   removeRunner,
@@ -14,6 +15,8 @@ const EVERY_MS = 10_000
 const PARTITION_DAYS = 7
 const ROUNDS_A_CLOCK_SYNC = 6
 const STALE_WRITES_KEPT_MS = 30 * 24 * 3_600_000
+/** How long operators can see to whom a notification was delivered. */
+const DELIVERED_KEPT_MS = 30 * 24 * 3_600_000
 
 /** What has to be done now and then, by every runner: room for the log, what was deleted, runners that are gone. */
 export function housekeeping(options: {
@@ -36,6 +39,7 @@ export function housekeeping(options: {
       rounds += 1
       await purgeDeleted(store, 20, (run) => artifactStore.remove(runFolder(run)))
       await pruneStaleWrites(store, STALE_WRITES_KEPT_MS, 1000)
+      await pruneDelivered(store, DELIVERED_KEPT_MS, 5000)
       await removeRunner(store, { silentMs: options.silentMs })
     },
   })

@@ -87,6 +87,18 @@ export function createMetrics() {
       buckets: SECONDS,
       registers,
     }),
+    terminalToDeliverySeconds: new Histogram({
+      name: 'holdfast_terminal_to_delivery_seconds',
+      help: "From a run's end to an endpoint's confirmation of its notification.",
+      buckets: [...SECONDS, 60, 300, 1800, 7200, 36_000],
+      registers,
+    }),
+    deliveryAttempts: new Counter({
+      name: 'holdfast_delivery_attempts_total',
+      help: 'Attempts of this runner to tell an endpoint of a run, by what came of them.',
+      labelNames: ['outcome'] as const,
+      registers,
+    }),
     loopLag: new Gauge({
       name: 'holdfast_event_loop_lag_seconds',
       help: 'The longest stall of the event loop since the last scrape.',
@@ -98,5 +110,7 @@ export function createMetrics() {
   for (const operation of FENCED_OPERATIONS) {
     metrics.staleWrites.inc({ operation }, 0)
   }
+  for (const outcome of ['delivered', 'failed', 'dead'])
+    metrics.deliveryAttempts.inc({ outcome }, 0)
   return metrics
 }

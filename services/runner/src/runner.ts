@@ -24,6 +24,7 @@ import { foldSaver, housekeeping } from './housekeeping.ts'
 import type { Instant } from './instant.ts'
 import { leaseKeeper } from './lease-keeper.ts'
 import type { RunnerMetrics } from './metrics.ts'
+import { relay } from './notifications/relay.ts'
 import type { Probes } from './probes.ts'
 import { recovery } from './recovery.ts'
 import { openStaleLedger } from './stale-ledger.ts'
@@ -60,7 +61,7 @@ export async function runRunner(options: {
     const { name, metricsUrl, agentRecords } = options
     const capacity = config.concurrency
     const record = { bootId, name, pid: process.pid, agents: agentNames, capacity, metricsUrl }
-    await registerRunner(store, record, agentRecords)
+    await registerRunner(store, record, agentRecords, config.notifications.webhookUrls)
   }
 
   await using stack = new AsyncDisposableStack()
@@ -97,7 +98,8 @@ export async function runRunner(options: {
     },
     failed: (error, runId) => log.error({ err: error, runId }, 'an execution failed'),
   })
-  const deps: ExecuteDeps = { ...options, keeper, appender, stale }
+  const relaying = relay(options)
+  const deps: ExecuteDeps = { ...options, keeper, appender, stale, onEnded: relaying.wake }
   const common = {
     store,
     owner: bootId,
@@ -139,6 +141,7 @@ export async function runRunner(options: {
     foldSaver({ active, onError: onError('saving a fold') }),
     ...recovering,
     claims,
+    relaying,
   ]
   const { failed } = await startAll(stack, services)
   stack.defer(wakeups.subscribe('queue', () => claims.wake()))
@@ -151,7 +154,7 @@ export async function runRunner(options: {
   log.info({ reason, running: active.size }, 'draining')
   // At once: one that still waits for its reply must not leave the others claiming.
   await Promise.all([claims, ...recovering].map((loop) => loop.stop()))
-  await drain(active, keeper, config.drainMs, log)
+  await Promise.all([drain(active, keeper, config.drainMs, log), relaying.drain(config.drainMs)])
   await removeRunner(store, { bootId }).catch(onError('removing the runner'))
   log.info('runner is gone')
 }

@@ -1,6 +1,8 @@
 import {
+  asEndpoint,
   CreateRunBody,
   isAgentInput,
+  isNotifyAllowed,
   type RunReceipt,
   RunReceipt as RunReceiptSchema,
   type ToolResult,
@@ -39,9 +41,6 @@ export function createRunRoute(app: FastifyInstance, bff: Bff): void {
 
 function requestOf(bff: Bff, body: CreateRunBody): CreateRun {
   checkAnswers(body)
-  if (body.notifyUrl != null && !mayNotify(bff, body.notifyUrl)) {
-    throw invalidRequest([{ path: 'notifyUrl', message: 'names no allowed http(s) host' }])
-  }
   return {
     clientTurnId: body.clientTurnId,
     onActive: body.onActive ?? 'reject',
@@ -51,7 +50,7 @@ function requestOf(bff: Bff, body: CreateRunBody): CreateRun {
     ...(body.replaces == null ? {} : { replaces: lookupId(body.replaces) }),
     ...(body.conversationId == null ? {} : { conversationId: lookupId(body.conversationId) }),
     ...(body.agent == null ? {} : { agent: body.agent }),
-    ...(body.notifyUrl == null ? {} : { notifyUrl: body.notifyUrl }),
+    ...(body.notifyUrl == null ? {} : { notifyUrl: notifyEndpoint(bff, body.notifyUrl) }),
     ...(body.deadlineMs == null ? {} : { deadlineMs: body.deadlineMs }),
     ...(body.context == null ? {} : { context: body.context }),
     ...(body.state == null ? {} : { state: body.state }),
@@ -85,11 +84,14 @@ function toolResultsOf(
   }))
 }
 
-function mayNotify({ config }: Bff, notifyUrl: string): boolean {
-  const url = URL.parse(notifyUrl)
-  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password) return false
-  if (config.auth.mode === 'open' && isLoopback(url.hostname)) return true
-  return config.notifyAllow.includes(url.hostname) || config.notifyAllow.includes(url.host)
+/** The URL in one spelling, so that an endpoint which is also configured is told once. */
+function notifyEndpoint({ config }: Bff, notifyUrl: string): string {
+  const endpoint = asEndpoint(notifyUrl)
+  const isOwnMachine =
+    config.auth.mode === 'open' && isLoopback(URL.parse(notifyUrl)?.hostname ?? '')
+  if (endpoint && (isOwnMachine || isNotifyAllowed(endpoint, config.notifyAllow))) return endpoint
+  const message = 'must be an http(s) URL without credentials whose host NOTIFY_ALLOW names'
+  throw invalidRequest([{ path: 'notifyUrl', message }])
 }
 
 function receiptOf({ runId, conversationId, state, sequence }: StoredReceipt): RunReceipt {

@@ -1,4 +1,4 @@
-import { NotificationPage, NotificationsQuery, Readiness, RunnerPage } from '@holdfast/protocol'
+import { Readiness, RunnerPage } from '@holdfast/protocol'
 import { asError } from '@holdfast/std'
 import { listRunners, readiness } from '@holdfast/store'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -64,32 +64,10 @@ export function operatorRoutes(app: FastifyInstance, bff: Bff): void {
       return { runners: await listRunners(bff.store) }
     },
   })
-
-  routes.route({
-    method: 'GET',
-    url: '/notifications',
-    schema: {
-      summary: 'Notifications and their deliveries',
-      querystring: NotificationsQuery,
-      response: { 200: NotificationPage },
-    },
-    handler(request) {
-      requireOperator(request)
-      return { notifications: [], nextCursor: null }
-    },
-  })
-
-  routes.route({
-    method: 'POST',
-    url: '/notifications/:eventId/redrive',
-    schema: { summary: 'Deliver again', params: z.object({ eventId: z.string() }) },
-    handler() {
-      throw notFound()
-    },
-  })
 }
 
-function requireOperator(request: FastifyRequest): void {
+/** Everybody else finds nothing here. */
+export function requireOperator(request: FastifyRequest): void {
   if (request.principal.role !== 'operator') throw notFound()
 }
 
