@@ -25,21 +25,30 @@ export function attemptArtifacts(
   const closing = new AbortController()
   const over = AbortSignal.any([signal, closing.signal])
   const written = new Map<string, ArtifactPointer>()
-  const writing = new Map<string, Promise<void>>()
+  const writing = new Set<string>()
+  const uploads = new Set<Promise<void>>()
   let count = 0
 
-  async function upload(name: string, mediaType: string, body: ArtifactBody) {
+  async function uploaded(name: string, mediaType: string, body: ArtifactBody) {
     await using source = openBody(body, { bytesMax: LIMITS.artifactBytesMax, signal: over })
     over.throwIfAborted()
+    check(name, mediaType)
+    if (writing.has(name)) throw invalid(`${name} is being written already`)
+    if (!written.has(name) && written.size + writing.size >= LIMITS.artifactsMax) {
+      throw new AgentFailure('limit_exceeded', `a run has at most ${LIMITS.artifactsMax} artifacts`)
+    }
     count += 1
-    const path = artifactPath(lease, count, name)
+    writing.add(name)
     try {
+      const path = artifactPath(lease, count, name)
       const { bytes } = await store.put(path, source, mediaType, over)
       over.throwIfAborted()
       written.set(name, { name, path, mediaType, bytes })
     } catch (error) {
       over.throwIfAborted()
       throw failureOf(name, error)
+    } finally {
+      writing.delete(name)
     }
   }
 
@@ -47,22 +56,16 @@ export function attemptArtifacts(
     get written() {
       return [...written.values()]
     },
-    async write(name, { mediaType }, body) {
-      check(name, mediaType)
-      if (writing.has(name)) throw invalid(`${name} is being written already`)
-      if (!written.has(name) && written.size + writing.size >= LIMITS.artifactsMax) {
-        throw new AgentFailure(
-          'limit_exceeded',
-          `a run has at most ${LIMITS.artifactsMax} artifacts`,
-        )
-      }
-      const done = upload(name, mediaType, body).finally(() => writing.delete(name))
-      writing.set(name, done)
-      await done
+    write(name, { mediaType }, body) {
+      const upload = uploaded(name, mediaType, body)
+      uploads.add(upload)
+      // An agent that did not wait for it must not take the process with it.
+      upload.catch(() => undefined).finally(() => uploads.delete(upload))
+      return upload
     },
     async close() {
       closing.abort(new Error('the attempt is over'))
-      await within(CLOSE_MS_MAX, Promise.allSettled(writing.values()))
+      await within(CLOSE_MS_MAX, Promise.allSettled(uploads))
     },
   }
 }
