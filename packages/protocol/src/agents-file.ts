@@ -137,6 +137,7 @@ const AgentsFile = z
 export type AgentSpec = z.infer<typeof AgentSpec>
 export type AgUiAgentSpec = z.infer<typeof AgUiAgent>
 export type OpenAiAgentSpec = z.infer<typeof OpenAiAgent>
+export type McpServerSpec = z.infer<typeof McpServer>
 
 /** The agents that runners execute: which kinds, where they are and under which limits. */
 export type AgentsFile = z.infer<typeof AgentsFile>

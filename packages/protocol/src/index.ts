@@ -8,6 +8,7 @@ export {
   agentLimits,
   BUILT_IN_AGENTS,
   defaultAgent,
+  type McpServerSpec,
   type OpenAiAgentSpec,
   parseAgentsFile,
 } from './agents-file.ts'

@@ -53,6 +53,10 @@ async function live(env: NodeJS.ProcessEnv, { probes = {}, reload = false }: Opt
     outbound: { allow: config.outboundAllow, openMode: config.openMode },
     modules: stack.use(openModules({ folder: dirname(config.agentsFile ?? '.'), reload, log })),
     strays: stack.use(catchStrays()),
+    log,
+  })
+  stack.defer(async () => {
+    await Promise.all([...agents.values()].map(async (agent) => await agent.close?.()))
   })
   const store = stack.use(
     openStore({

@@ -87,6 +87,8 @@ export interface Agent {
    */
   readonly resumes?: boolean
   run(run: AgentRun): Promise<AgentResult>
+  /** Ends what outlives single runs, when no run is executed any more. */
+  close?(): Promise<void>
 }
 
 /** The agent or its upstream failed. `message` and `cause` stay in the server's log. */

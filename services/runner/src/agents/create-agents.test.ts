@@ -1,9 +1,11 @@
 import { BUILT_IN_AGENTS, parseAgentsFile } from '@holdfast/protocol'
+import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { createAgents } from './create-agents.ts'
 
 const deps = {
   outbound: { allow: [], openMode: false },
+  log: pino({ level: 'silent' }),
   modules: {
     load: (path: string) => Promise.reject(new Error(`module ${path}: no such file`)),
     async [Symbol.asyncDispose]() {},

@@ -1,5 +1,6 @@
 import type { AgentSpec, AgentsFile } from '@holdfast/protocol'
 import { asError, HoldfastError } from '@holdfast/std'
+import type { Logger } from 'pino'
 import { createAgUiAgent } from './ag-ui/ag-ui-agent.ts'
 import type { Agent } from './agent.ts'
 import { createDemoAgent } from './demo.ts'
@@ -9,7 +10,7 @@ import type { Strays } from './module/strays.ts'
 import { createOpenAiAgent } from './openai/openai-agent.ts'
 import type { Outbound } from './outbound.ts'
 
-export type AgentDeps = { outbound: Outbound; modules: Modules; strays: Strays }
+export type AgentDeps = { outbound: Outbound; modules: Modules; strays: Strays; log: Logger }
 
 /**
  * The agents of the file by name. Modules are loaded; nothing is resolved or connected here.
@@ -20,7 +21,7 @@ export async function createAgents(file: AgentsFile, deps: AgentDeps): Promise<M
   const refused: string[] = []
   for (const [name, spec] of Object.entries(file.agents)) {
     try {
-      agents.set(name, await createAgent(spec, deps))
+      agents.set(name, await createAgent(spec, { ...deps, log: deps.log.child({ agent: name }) }))
     } catch (error) {
       refused.push(`agent ${name}: ${asError(error).message}`)
     }

@@ -1,6 +1,6 @@
 import type { Message } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
-import { chatMessages, systemMessage } from './chat-messages.ts'
+import { chatMessages, systemMessage, withResults } from './chat-messages.ts'
 import { roundMessages } from './turn.ts'
 
 test('a conversation keeps its calls with their results, and no thoughts', () => {
@@ -74,8 +74,27 @@ test('the front end’s context stands behind the operator’s words', () => {
 test('arguments that are not JSON do not go back to the provider', () => {
   const call = { id: 'c1', name: 'now', arguments: '{"cut', result: 'Error' }
   const round = { messageId: 'm1', text: '', calls: [call], finishReason: 'tool_calls' }
-  expect(roundMessages({ rounds: [round], usage: [] })).toMatchObject([
+  expect(roundMessages({ earlier: [], rounds: [round], usage: [] })).toMatchObject([
     { tool_calls: [{ function: { name: 'now', arguments: '{}' } }] },
     { role: 'tool', tool_call_id: 'c1', content: 'Error' },
   ])
+})
+
+test('the result of a call of an earlier turn stands behind its call', () => {
+  const made = (id: string) => ({
+    id,
+    type: 'function' as const,
+    function: { name: 'x', arguments: '' },
+  })
+  const result = (id: string) => ({ role: 'tool' as const, tool_call_id: id, content: id })
+  const calls = { role: 'assistant' as const, content: null, tool_calls: [made('a'), made('b')] }
+  const user = { role: 'user' as const, content: 'go on' }
+  const answered = [{ id: 'b', result: 'b' }]
+  expect(withResults([calls, result('a'), user], answered)).toEqual([
+    calls,
+    result('a'),
+    result('b'),
+    user,
+  ])
+  expect(withResults([calls, result('a')], answered)).toEqual([calls, result('a'), result('b')])
 })

@@ -57,6 +57,25 @@ export function assistantMessage(
   ]
 }
 
+/** The same with results for calls that have none yet, each right behind its call and the results that are there. */
+export function withResults(
+  messages: readonly ChatMessage[],
+  answered: readonly { readonly id: string; readonly result?: string | undefined }[],
+): ChatMessage[] {
+  let missing: ChatMessage[] = []
+  const whole = messages.flatMap((message): ChatMessage[] => {
+    if (message.role === 'tool') return [message]
+    const before = missing
+    const made = message.role === 'assistant' ? (message.tool_calls ?? []) : []
+    missing = made.flatMap(({ id }): ChatMessage[] => {
+      const content = answered.find((call) => call.id === id)?.result
+      return content === undefined ? [] : [{ role: 'tool', tool_call_id: id, content }]
+    })
+    return [...before, message]
+  })
+  return [...whole, ...missing]
+}
+
 /** What the model is told before anything else: the operator's words, then what the front end shows. */
 export function systemMessage(
   system: string | undefined,

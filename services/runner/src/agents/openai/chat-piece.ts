@@ -1,6 +1,6 @@
 import type { TokenUsage } from '@holdfast/protocol'
 import { AgentFailure } from '../agent.ts'
-import { type Fields, fieldsOf, objectsOf, textOf } from './loose-json.ts'
+import { type Fields, fieldsOf, objectsOf, textOf } from '../loose-json.ts'
 
 /** What one chunk of a completion, or a whole one, adds. */
 export type ChatPiece = {

@@ -1,26 +1,39 @@
 import { aggregateTokenUsage } from '@ag-ui/core'
 import type { TokenUsage } from '@holdfast/protocol'
 import { AgentFailure, type AgentResult } from '../agent.ts'
+import type { SessionPool } from '../mcp/session-pool.ts'
+import { answerEarlier, answerRound } from './answer-calls.ts'
+import { approvalOf } from './approval.ts'
 import { type Answer, type AskDeps, askModel } from './ask-model.ts'
-import { chatMessages, systemMessage } from './chat-messages.ts'
+import { chatMessages, systemMessage, withResults } from './chat-messages.ts'
 import { fitContext, textTokens } from './fit-context.ts'
 import { openToolbox, type Toolbox } from './toolbox.ts'
-import { type MadeCall, type Round, resultEvent, roundMessages, saidAgain, Turn } from './turn.ts'
+import {
+  isCut,
+  type MadeCall,
+  newTurn,
+  type Round,
+  roundMessages,
+  saidAgain,
+  Turn,
+} from './turn.ts'
+
+export type ConverseDeps = AskDeps & { readonly sessions: SessionPool }
 
 /** Asks the model and does what it calls for, in turns, until it has answered or may not go on. */
-export async function converse(deps: AskDeps): Promise<AgentResult> {
-  const { spec, run } = deps
+export async function converse(deps: ConverseDeps): Promise<AgentResult> {
+  const { spec, run, sessions } = deps
+  const toolbox = await openToolbox(spec, run, sessions)
   const turn = await openTurn(deps)
-  const toolbox = openToolbox(run.tools)
   try {
+    await answerEarlier(turn, { ...deps, toolbox })
     for (;;) {
+      await answerRound(turn, { ...deps, toolbox })
       const round = turn.rounds.at(-1)
-      if (round && (await isOver(round, turn, toolbox, deps))) return resultOf(round, turn)
+      if (round && isOver(round)) return resultOf(round, turn, toolbox)
       if (turn.rounds.length >= spec.maxSteps) {
-        throw new AgentFailure(
-          'limit_exceeded',
-          `the model wanted more than ${spec.maxSteps} steps`,
-        )
+        const message = `the model wanted more than ${spec.maxSteps} steps`
+        throw new AgentFailure('limit_exceeded', message)
       }
       await ask(turn, toolbox, deps)
     }
@@ -32,7 +45,7 @@ export async function converse(deps: AskDeps): Promise<AgentResult> {
 /** What a lost attempt decided and did is not asked for again: the turn goes on from its checkpoint. */
 async function openTurn({ run, ids, log }: AskDeps): Promise<Turn> {
   const saved = Turn.safeParse(run.saved?.data)
-  if (!saved.success) return { rounds: [], usage: [] }
+  if (!saved.success) return newTurn(run)
   if (run.saved?.current) return saved.data
   const again = saidAgain(saved.data, ids)
   await log.write(again.events)
@@ -44,7 +57,7 @@ async function ask(turn: Turn, toolbox: Toolbox, deps: AskDeps): Promise<void> {
   const { offered: tools } = toolbox
   const messages = [
     ...systemMessage(spec.system, run.context),
-    ...chatMessages(run.messages),
+    ...withResults(chatMessages(run.messages), turn.earlier),
     ...roundMessages(turn),
   ]
   const fitting =
@@ -63,39 +76,26 @@ function roundOf({ messageId, text, calls, finishReason }: Answer): Round {
   return { messageId, text, finishReason, calls: calls.map((call) => ({ ...call })) }
 }
 
-/** Does what the round calls for. True when nothing is left to ask the model. */
-async function isOver(round: Round, turn: Turn, toolbox: Toolbox, deps: AskDeps): Promise<boolean> {
-  if (round.calls.length === 0) return true
-  const own = round.calls.filter(
-    (call) => call.result === undefined && !toolbox.isFrontEnd(call.name),
-  )
-  if (CUT.has(round.finishReason)) {
-    await Promise.all(own.map((call) => answerCall(call, NOT_DONE, deps)))
-    return true
-  }
-  await Promise.all(own.map((call) => answerCall(call, toolbox.refusal(call), deps)))
-  return round.calls.some((call) => call.result === undefined)
+/** Nothing is left to ask the model, in this run at least. */
+function isOver(round: Round): boolean {
+  return round.calls.length === 0 || isCut(round) || round.calls.some(isPending)
 }
 
-/** Nobody knows what the model would have gone on to ask for. */
-const CUT: ReadonlySet<string> = new Set(['length', 'content_filter'])
-const NOT_DONE = 'Not called: the answer was cut off before it was complete.'
-
-async function answerCall(call: MadeCall, result: string, { ids, log }: AskDeps): Promise<void> {
-  await log.write([resultEvent(call, result, ids)])
-  call.result = result
-}
-
-function resultOf({ finishReason }: Round, { usage }: Turn): AgentResult {
-  const ordinary = ORDINARY.has(finishReason)
-  return {
-    outcome: 'success',
-    ...(!ordinary && { result: { finishReason } }),
-    ...(usage.length > 0 && { usage }),
-  }
+function isPending({ result }: MadeCall): boolean {
+  return result === undefined
 }
 
 const ORDINARY: ReadonlySet<string> = new Set(['stop', 'tool_calls', 'function_call'])
+
+function resultOf({ calls, finishReason }: Round, { usage }: Turn, toolbox: Toolbox): AgentResult {
+  const paid = usage.length > 0 ? { usage } : {}
+  const waiting = calls.filter((call) => isPending(call) && !toolbox.isFrontEnd(call.name))
+  if (waiting.length > 0) {
+    return { outcome: 'interrupt', interrupts: waiting.map(approvalOf), ...paid }
+  }
+  if (ORDINARY.has(finishReason)) return { outcome: 'success', ...paid }
+  return { outcome: 'success', result: { finishReason }, ...paid }
+}
 
 function added(usage: readonly TokenUsage[], more: TokenUsage): TokenUsage[] {
   return aggregateTokenUsage([...usage, more])

@@ -1,4 +1,5 @@
 import { parseAgentsFile } from '@holdfast/protocol'
+import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { recordedRun } from '../testing/recorded-run.ts'
 import { type Script, scriptedUpstream } from '../testing/scripted-upstream.ts'
@@ -13,7 +14,10 @@ function agentAt(url: string, more: object = {}) {
   const spec = { type: 'openai', baseUrl: url, model: 'm', ...more }
   const { a } = parseAgentsFile({ agents: { a: spec } }, { KEY }).agents
   if (a?.type !== 'openai') throw new Error('expected an openai agent')
-  return createOpenAiAgent(a, { outbound: { allow: [], openMode: true } })
+  return createOpenAiAgent(a, {
+    outbound: { allow: [], openMode: true },
+    log: pino({ level: 'silent' }),
+  })
 }
 
 const failureOf = (promise: Promise<unknown>) =>
@@ -135,6 +139,7 @@ test('only the newest turns go to a model with a small context', async () => {
 
 const TEXT = ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT', 'TEXT_MESSAGE_END']
 const SAVED = {
+  earlier: [],
   rounds: [
     {
       messageId: 'run.1.m1',

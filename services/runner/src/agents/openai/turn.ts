@@ -1,6 +1,7 @@
 import { TokenUsageSchema } from '@ag-ui/core/schemas'
 import { type AgUiEvent, EventType, type TokenUsage } from '@holdfast/protocol'
 import * as z from 'zod'
+import type { AgentRun } from '../agent.ts'
 import type { RunIds } from '../run-ids.ts'
 import { assistantMessage, type ChatMessage } from './chat-messages.ts'
 
@@ -21,6 +22,8 @@ const Round = z.object({
 
 /** What was said and done in this turn so far: what a checkpoint keeps. */
 export const Turn = z.object({
+  /** Calls of earlier turns that this one answers. */
+  earlier: z.array(MadeCall),
   rounds: z.array(Round),
   usage: z.array(z.custom<TokenUsage>((usage) => TokenUsageSchema.safeParse(usage).success)),
 })
@@ -28,6 +31,23 @@ export const Turn = z.object({
 export type MadeCall = z.infer<typeof MadeCall>
 export type Round = z.infer<typeof Round>
 export type Turn = z.infer<typeof Turn>
+
+/** A turn of which nothing is known but what it was left to do. */
+export function newTurn({ openCalls, messages }: Pick<AgentRun, 'openCalls' | 'messages'>): Turn {
+  const made = messages.flatMap((message) =>
+    message.role === 'assistant' ? (message.toolCalls ?? []) : [],
+  )
+  const earlier = openCalls.map(({ toolCallId: id, name }) => {
+    const call = made.find((one) => one.id === id)
+    return { id, name, arguments: call?.function.arguments ?? '' }
+  })
+  return { earlier, rounds: [], usage: [] }
+}
+
+/** Nobody knows what a model that was cut off would have gone on to ask for. */
+export function isCut({ finishReason }: Round): boolean {
+  return finishReason === 'length' || finishReason === 'content_filter'
+}
 
 /** The turn's own part of the conversation, as the model has to get it back. */
 export function roundMessages({ rounds }: Turn): ChatMessage[] {
@@ -49,7 +69,11 @@ export function saidAgain(turn: Turn, ids: RunIds): { turn: Turn; events: AgUiEv
     messageId: ids.message(''),
     calls: round.calls.map((call) => ({ ...call, id: ids.call('') })),
   }))
-  return { turn: { ...turn, rounds }, events: rounds.flatMap((round) => roundEvents(round, ids)) }
+  const events = [
+    ...turn.earlier.flatMap((call) => resultEvents(call, ids)),
+    ...rounds.flatMap((round) => roundEvents(round, ids)),
+  ]
+  return { turn: { ...turn, rounds }, events }
 }
 
 export function resultEvent(call: MadeCall, content: string, ids: RunIds): AgUiEvent {
@@ -62,6 +86,10 @@ export function resultEvent(call: MadeCall, content: string, ids: RunIds): AgUiE
   }
 }
 
+function resultEvents(call: MadeCall, ids: RunIds): AgUiEvent[] {
+  return call.result === undefined ? [] : [resultEvent(call, call.result, ids)]
+}
+
 function roundEvents({ messageId, text, calls }: Round, ids: RunIds): AgUiEvent[] {
   const events: AgUiEvent[] = []
   if (text !== '') {
@@ -72,13 +100,13 @@ function roundEvents({ messageId, text, calls }: Round, ids: RunIds): AgUiEvent[
     )
   }
   for (const call of calls) {
-    const { id: toolCallId, name: toolCallName, arguments: delta, result } = call
+    const { id: toolCallId, name: toolCallName, arguments: delta } = call
     events.push(
       { type: EventType.TOOL_CALL_START, toolCallId, toolCallName, parentMessageId: messageId },
       { type: EventType.TOOL_CALL_ARGS, toolCallId, delta },
       { type: EventType.TOOL_CALL_END, toolCallId },
     )
-    if (result !== undefined) events.push(resultEvent(call, result, ids))
+    events.push(...resultEvents(call, ids))
   }
   return events
 }

@@ -1,4 +1,5 @@
 import { type AgUiEvent, parseAgentsFile } from '@holdfast/protocol'
+import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { createRunIds } from '../run-ids.ts'
 import { recordedRun } from '../testing/recorded-run.ts'
@@ -42,7 +43,11 @@ function agentAt(url: string, { run = {}, caps }: UpstreamCase) {
   const spec = { type: 'openai', baseUrl: url, model: 'scripted', ...limits }
   const { a } = parseAgentsFile({ agents: { a: spec } }, {}).agents
   if (a?.type !== 'openai') throw new Error('expected an openai agent')
-  return createOpenAiAgent(a, { outbound: { allow: [], openMode: true }, caps })
+  return createOpenAiAgent(a, {
+    outbound: { allow: [], openMode: true },
+    log: pino({ level: 'silent' }),
+    caps,
+  })
 }
 
 function eventsOf(expected: UpstreamCase, parts: Uint8Array[]): AgUiEvent[] {
