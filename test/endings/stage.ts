@@ -39,7 +39,6 @@ export async function openStage(
   const holdfast = cleanup.use(
     await startHoldfast({ runners: 0, ...options, agents: { default: 'remote', agents } }),
   )
-  const { url } = holdfast
 
   async function ask(message = 'tell me', more: Record<string, unknown> = {}): Promise<Asked> {
     const n = upstream.exchanges.length
@@ -50,7 +49,7 @@ export async function openStage(
   async function begin(message?: string, more?: Record<string, unknown>): Promise<Asked> {
     const asked = await ask(message, more)
     asked.exchange.say(...opening(asked.exchange, BEGINNING))
-    await attach(url, asked.runId).seen(({ type }) => type === 'TEXT_MESSAGE_CONTENT')
+    await attach(holdfast.url, asked.runId).seen(({ type }) => type === 'TEXT_MESSAGE_CONTENT')
     return asked
   }
 
@@ -58,7 +57,9 @@ export async function openStage(
   return {
     holdfast,
     upstream,
-    url,
+    get url() {
+      return holdfast.url
+    },
     ask,
     begin,
     [Symbol.asyncDispose]: () => ending.disposeAsync(),

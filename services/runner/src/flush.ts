@@ -70,7 +70,8 @@ async function decide(
       return false
     }
     if (now?.held && now.lastSequence === part.append.base) return true
-    if (!part.queue.closed) deps.stale.refused(part.queue.lease, 'append')
+    // Also of an attempt that knows already. Where a reply was lost, it may never have got there.
+    if (!mayHaveLanded || !part.queue.closed) deps.stale.refused(part.queue.lease, 'append')
     lose(part.queue)
     return false
   })
