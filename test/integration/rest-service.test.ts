@@ -20,6 +20,7 @@ const ROUTES: Readonly<Record<string, readonly string[]>> = {
   '/runs/{id}': ['get'],
   '/runs/{id}/why': ['get'],
   '/runs/{id}/timeline': ['get'],
+  '/runs/{id}/artifacts/{name}': ['get'],
   '/runs/{id}/cancel': ['post'],
   '/runs/{id}/events': ['get'],
   '/conversations': ['get'],

@@ -1,6 +1,6 @@
 import { HoldfastError } from '@holdfast/std'
 import { readArtifact } from '@holdfast/store'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import * as z from 'zod'
 import type { Bff } from '../bff.ts'
@@ -12,31 +12,44 @@ const READER_IDLE_MS = 60_000
 
 /** Files that runs left behind. What they contain is the agent's, so a browser saves it and never shows it as ours. */
 export function artifactRoute(app: FastifyInstance, bff: Bff): void {
-  app.withTypeProvider<ZodTypeProvider>().route({
-    method: ['GET', 'HEAD'],
-    url: '/runs/:id/artifacts/:name',
+  const routes = app.withTypeProvider<ZodTypeProvider>()
+  const url = '/runs/:id/artifacts/:name'
+  const params = z.object({ id: z.string(), name: z.string() })
+
+  async function serve(request: FastifyRequest, reply: FastifyReply, name: string) {
+    const artifact = await readArtifact(bff.store, request.principal, pathId(request), name)
+    if (!artifact) throw notFound()
+    const file = await bff.artifacts.open(artifact.path)
+    if (!file) throw new HoldfastError('gone', 'artifact_gone', 'The file is not there any more.')
+    reply
+      .type(artifact.mediaType)
+      .header('content-length', file.bytes)
+      .header('content-disposition', attachment(name))
+      .header('content-security-policy', 'sandbox')
+    return file.body
+  }
+
+  routes.route({
+    method: 'GET',
+    url,
+    // The one that Fastify would make reads the whole file to throw it away.
     exposeHeadRoute: false,
-    schema: {
-      summary: 'A file of a run, as `artifacts` of the run lists it',
-      params: z.object({ id: z.string(), name: z.string() }),
-    },
+    schema: { summary: 'A file of a run, as `artifacts` of the run lists it', params },
     async handler(request, reply) {
-      const { name } = request.params
-      const artifact = await readArtifact(bff.store, request.principal, pathId(request), name)
-      if (!artifact) throw notFound()
-      const file = await bff.artifacts.open(artifact.path)
-      if (!file) throw new HoldfastError('gone', 'artifact_gone', 'The file is not there any more.')
-      reply
-        .type(artifact.mediaType)
-        .header('content-length', file.bytes)
-        .header('content-disposition', attachment(name))
-        .header('content-security-policy', 'sandbox')
-      if (request.method === 'HEAD') {
-        file.body.destroy()
-        return reply.send()
-      }
+      const body = await serve(request, reply, request.params.name)
       reply.raw.setTimeout(READER_IDLE_MS)
-      return reply.send(file.body)
+      return reply.send(body)
+    },
+  })
+
+  routes.route({
+    method: 'HEAD',
+    url,
+    schema: { hide: true, params },
+    async handler(request, reply) {
+      const body = await serve(request, reply, request.params.name)
+      body.destroy()
+      return reply.send()
     },
   })
 }

@@ -80,6 +80,16 @@ test('commands stand together in one message, and each does its part', async () 
   expect(fold.messages.at(-1)?.content).toBe('word1 word2 word3 word4 word5')
 })
 
+test('/file leaves a file and says so', async () => {
+  const files: unknown[] = []
+  const { events } = await answerTo('/file 3', {
+    artifact: async (...file) => void files.push(file),
+  })
+  const mediaType = 'text/plain; charset=utf-8'
+  expect(files).toEqual([['words.txt', { mediaType }, 'word1 word2 word3']])
+  expect(textOf(events)).toContain('I wrote 3 words into words.txt.')
+})
+
 test('/fail says something and then fails as an agent', async () => {
   const { events, outcome } = await answerTo('/fail')
   expect(textOf(events)).not.toBe('')
