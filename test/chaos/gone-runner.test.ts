@@ -1,14 +1,14 @@
 // Goal: a killed runner is replaced long before its leases pass, and nobody who lives is replaced. Method: a lease of
 // thirty seconds, so that whatever happens sooner did not come from a lease; the database's own clock measures.
 import { expect, inject, test } from 'vitest'
-import { readLog, send } from '../support/api.ts'
+import { readLog, request, send } from '../support/api.ts'
 import { attach, checkRun } from '../support/checker.ts'
 import { openDatabaseProxy } from '../support/database-proxy.ts'
 import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
 import { openOwnServer } from '../support/own-server.ts'
 import { connect, type Sql } from '../support/sql.ts'
 import { answer, opening, startUpstream } from '../support/upstream.ts'
-import { frozen, outcomes, ownerOf, readRun, until } from './observe.ts'
+import { frozen, outcomes, ownerOf, until } from './observe.ts'
 
 const LEASE = { LEASE_SECONDS: '30' }
 /** The nightly campaign kills more often. */
@@ -120,7 +120,10 @@ test('an owner that lives but was cut off is replaced, fenced when it comes back
   await using sql = await connect(holdfast.databaseUrl)
   const [heir] = holdfast.runners
   if (!heir) throw new Error('there is a runner')
-  const distant = await holdfast.startRunner({ DATABASE_URL: proxy.through(holdfast.databaseUrl) })
+  const distant = await holdfast.startRunner({
+    DATABASE_URL: proxy.through(holdfast.databaseUrl),
+    RUNNER_METRICS_PORT: '0',
+  })
   await allSeen(sql, 2)
   let runId = ''
   await frozen(heir, async () => {
@@ -155,5 +158,15 @@ test('an owner that lives but was cut off is replaced, fenced when it comes back
     expect(row).toMatchObject({ epoch: 1, current_epoch: 2, runner: distant.bootId })
     expect(row.late_ms).toBeLessThan(performance.now() - severedAt)
   }
-  expect((await readRun(holdfast.url, runId)).epoch).toBe(2)
+  await until('it is listed again, and its metric counts what the ledger holds', async () => {
+    const { body } = await request(`${holdfast.url}/runners`)
+    const listed = body['runners'] as { bootId: string; metricsUrl: string }[]
+    const found = listed.find(({ bootId }) => bootId === distant.bootId)
+    if (!found) return false
+    const { text } = (await request(found.metricsUrl)).body
+    const counts = String(text).matchAll(/^holdfast_stale_writes_rejected_total\{.*\} (\d+)$/gm)
+    const counted = [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
+    const rows = await sql('SELECT FROM holdfast.stale_writes WHERE run_id = $1', [runId])
+    return counted === rows.length
+  })
 })

@@ -18,8 +18,14 @@ const QUIET_MS = 30_000
 const OBJECTS_MAX = 100 + RUNS / 20
 /** A thousand bytes a run, or what a collector may leave where there are few. */
 const HEAP_BYTES_MAX = Math.max(1_000_000, 1000 * RUNS)
-/** Database connections, loops that wait for their next round, and what Node has for itself. */
-const AT_REST = { TCPSocketWrap: 30, Timeout: 30, MessagePort: 5, PipeWrap: 5, TCPServerWrap: 2 }
+/** Database connections and their idle timers, loops that wait for their next round, and what Node has for itself. */
+const AT_REST: Inspection['resources'] = {
+  TCPSocketWrap: 30,
+  Timeout: 30,
+  MessagePort: 5,
+  PipeWrap: 5,
+  TCPServerWrap: 2,
+}
 const PRELOAD = new URL('../support/inspection.ts', import.meta.url).href
 
 let upstream: Upstream
@@ -82,10 +88,10 @@ async function inspect(child: Child): Promise<Inspection> {
   return (await answered) as unknown as Inspection
 }
 
-/** Looks again until no more is held than `limit`, or than a service needs for itself. */
-async function quiet(child: Child, limit: Inspection['resources'] = AT_REST): Promise<Inspection> {
+/** Looks again until no more is held than a service needs for itself. */
+async function quiet(child: Child): Promise<Inspection> {
   let now = await inspect(child)
-  const more = () => Object.entries(now.resources).filter(([kind, n]) => n > (limit[kind] ?? 0))
+  const more = () => Object.entries(now.resources).filter(([kind, n]) => n > (AT_REST[kind] ?? 0))
   await until('sockets and timers are given back', QUIET_MS, async () => {
     now = await inspect(child)
     return more().length === 0
@@ -118,7 +124,7 @@ test('runs, readers and cancels leave no listener, timer, socket, connection or 
   for (const [at, { name, child }] of processes.entries()) {
     const was = before[at]
     if (!was) throw new Error('it was looked at before')
-    const is = await quiet(child, was.resources)
+    const is = await quiet(child)
     const grown = {
       functions: is.objects.functions - was.objects.functions,
       signals: is.objects.signals - was.objects.signals,

@@ -1,11 +1,12 @@
 // Goal: who has lost a run writes nothing more for it. Method: the store's own functions against a real
 // database; leases are ended by SQL, and whole tables are compared before and after.
 import { randomUUID } from 'node:crypto'
-import { emptyFold } from '@holdfast/protocol'
+import { emptyFold, endingOf, type Message } from '@holdfast/protocol'
 import {
   appendEvents,
   type Claimed,
   claimForEnding,
+  finishRun,
   type Lease,
   openStore,
   readOwnership,
@@ -102,6 +103,11 @@ const LOSSES: Readonly<Record<string, Loss>> = {
   },
   'it was handed back': (lease) =>
     releaseRun(store, lease, 5, { ...RELEASE, command: 'hand_back' }),
+  'it was handed back and claimed again': async (lease) => {
+    await releaseRun(store, lease, 5, { ...RELEASE, delayMs: 0, command: 'hand_back' })
+    // As many attempts are used up as before; only the epoch tells them apart.
+    expect(await claimOne(store, HOUR_MS)).toMatchObject({ attemptsUsed: 1, lease: { epoch: 2 } })
+  },
   'it has ended': (lease) => finish(store, lease),
 }
 
@@ -143,6 +149,58 @@ test.each(Object.keys(WRITES))('%s goes through while the lease holds', async (w
   const { lease } = await held()
   const [attempt, refusal] = WRITES[write] ?? [() => Promise.resolve('no such write'), '']
   expect(await attempt(lease, 5)).not.toEqual(refusal)
+})
+
+type Lock = (other: Sql, lease: Lease) => Promise<unknown>
+
+const conversationLocked: Lock = (other, { conversationId }) =>
+  other('SELECT FROM holdfast.conversations WHERE id = $1 FOR UPDATE', [conversationId])
+const runChanged: Lock = (other, { runId }) =>
+  other('UPDATE holdfast.runs SET cancel_requested_at = now() WHERE id = $1', [runId])
+
+/** What stands in the way of each write while its lease passes. */
+const LOCKS: readonly (readonly [write: string, lock: Lock])[] = [
+  ['finish', conversationLocked],
+  ['hand back', conversationLocked],
+  ['append', runChanged],
+  ['save the fold', runChanged],
+]
+
+test.each(LOCKS)('%s that waited for a lock beyond its lease is refused', async (write, lock) => {
+  const { lease } = await held()
+  await sql(
+    `UPDATE holdfast.runs SET lease_until = clock_timestamp() + interval '300 ms' WHERE id = $1`,
+    [lease.runId],
+  )
+  const [attempt, refusal] = WRITES[write] ?? [() => Promise.resolve(), 'no such write']
+  await using other = await connect(database.url)
+  await other('BEGIN')
+  await lock(other, lease)
+  const attempted = attempt(lease, 5)
+  await other('SELECT pg_sleep(0.5)')
+  await other('COMMIT')
+  expect(await attempted).toEqual(refusal)
+  expect(await logOf(store, lease.runId)).toHaveLength(5)
+})
+
+test('an ending that cannot be written in full is not written at all', async () => {
+  const { lease } = await held()
+  const before = await everything()
+  const ending = endingOf({
+    fold: emptyFold(),
+    cause: { kind: 'success' },
+    threadId: 't',
+    runId: 'r',
+    storedIds: new Set(),
+    frontEndTools: new Set(),
+    openCalls: [],
+    followed: false,
+    mintId: randomUUID,
+  })
+  const unfit = { id: randomUUID() } as Message
+  const messages = [{ message: unfit, status: 'complete' as const }]
+  await expect(finishRun(store, lease, 5, () => ({ ...ending, messages }))).rejects.toThrow('null')
+  expect(await everything()).toEqual(before)
 })
 
 test.each([4, 6])(

@@ -14,10 +14,11 @@ export type Mutant = {
   readonly only?: string
 }
 
-/** Those whose names contain `part`, in the order of the list. */
-export async function readMutants(part: string): Promise<Mutant[]> {
+/** All, or those whose names contain one of `parts`, in the order of the list. */
+export async function readMutants(parts: readonly string[]): Promise<Mutant[]> {
   const all: Mutant[] = JSON.parse(await readFile(new URL('mutants.json', import.meta.url), 'utf8'))
-  return all.filter(({ name }) => name.includes(part))
+  if (parts.length === 0) return all
+  return all.filter(({ name }) => parts.some((part) => name.includes(part)))
 }
 
 /** The file's text with the mutant in it. */
@@ -25,6 +26,6 @@ export function broken(text: string, { name, file, find, replace }: Mutant): str
   if (!text.includes(find)) throw new Error(`${name}: ${file} does not contain ${find}`)
   const changed = text.replaceAll(find, () => replace)
   // A file that does not parse makes every test fail and proves nothing.
-  stripTypeScriptTypes(changed)
+  if (file.endsWith('.ts')) stripTypeScriptTypes(changed)
   return changed
 }

@@ -1,6 +1,6 @@
 // Breaks the code on purpose, one place at a time, in copies of the tree, and expects the test that is named for it to
 // fail; before that, that it passes. Exit status 0 only if every mutant was caught.
-// Usage: node --conditions=holdfast-source test/mutants/run.ts [part of a mutant's name] [--json FILE] [--jobs N]
+// Usage: node --conditions=holdfast-source test/mutants/run.ts [parts of mutants' names] [--json FILE] [--jobs N]
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
 import { startTemporary } from '../support/postgres.ts'
@@ -18,7 +18,7 @@ async function main() {
   })
   const stopping = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopping.abort())
-  const mutants = await readMutants(positionals[0] ?? '')
+  const mutants = await readMutants(positionals)
   const results = openResults(mutants, values.json)
 
   await using stack = new AsyncDisposableStack()

@@ -118,6 +118,22 @@ test('a reader that takes nothing for too long is closed', async () => {
   await closed
 })
 
+test('a reader that is waited for again and again collects no listeners', async () => {
+  const warnings: string[] = []
+  const onWarning = ({ name }: Error) => warnings.push(name)
+  process.on('warning', onWarning)
+  await serve(async (stream) => {
+    for (let n = 1; n <= 30; n += 1) await stream.write(frame(n, `"${'x'.repeat(1 << 20)}"`))
+  })
+  const socket = ask()
+  socket.resume()
+  await handled
+  // Warnings are told in a later turn of the loop.
+  await new Promise((resolve) => setImmediate(resolve))
+  process.off('warning', onWarning)
+  expect(warnings).toEqual([])
+})
+
 test('a vanished reader aborts the signal, and later writes say so', async () => {
   const waiting = Promise.withResolvers<void>()
   let late: boolean | undefined

@@ -1,4 +1,4 @@
-import { wait } from '@holdfast/std'
+import { within } from '@holdfast/std'
 import type { FastifyReply } from 'fastify'
 
 /** Route options of every SSE route: no negotiation, no heartbeat and no formatting of the plugin. */
@@ -90,19 +90,15 @@ export async function serveEventStream(
 
 /** Waits for drain OR close, and closes the reader that takes neither in time. */
 async function drained({ raw }: FastifyReply, limitMs: number): Promise<boolean> {
-  const settled = new AbortController()
-  const taken = await Promise.race([
-    new Promise<boolean>((resolve) => {
-      raw.once('drain', () => resolve(true))
-      raw.once('close', () => resolve(false))
-      if (raw.destroyed) resolve(false)
-    }),
-    wait(limitMs, settled.signal).then(
-      () => undefined,
-      () => undefined,
-    ),
-  ])
-  settled.abort()
+  const settled = Promise.withResolvers<boolean>()
+  const onDrain = () => settled.resolve(true)
+  const onClose = () => settled.resolve(false)
+  raw.once('drain', onDrain)
+  raw.once('close', onClose)
+  if (raw.destroyed) onClose()
+  const taken = await within(limitMs, settled.promise)
+  raw.off('drain', onDrain)
+  raw.off('close', onClose)
   if (taken === undefined) raw.destroy()
   return taken === true
 }
