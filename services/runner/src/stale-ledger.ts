@@ -38,9 +38,11 @@ export function openStaleLedger(options: {
 
   /** False only when it was no stale write. */
   async function written(lease: Lease, operation: FencedOperation): Promise<boolean> {
+    const refusedAt = performance.now()
     for (let tries = 1; ; tries += 1) {
       try {
-        return await recordStaleWrite(options.store, lease, operation)
+        const agoMs = performance.now() - refusedAt
+        return await recordStaleWrite(options.store, lease, operation, agoMs)
       } catch (error) {
         options.onError(asError(error))
         // What refuses the write is often what makes the database hard to reach.
