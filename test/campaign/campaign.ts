@@ -117,7 +117,9 @@ async function openSinks(
     ['everything', 0.1],
     ['asked-for', 0.3],
   ] as const) {
-    sinks.push(cleanup.use(await openSink({ name, failing, random, deliveries, stateOf })))
+    sinks.push(
+      cleanup.use(await openSink({ name, failing, secret: SECRET, random, deliveries, stateOf })),
+    )
   }
   return sinks
 }
@@ -158,7 +160,8 @@ async function quiet(
   const unfinished = `SELECT id, state, owner, lease_until, available_at FROM holdfast.runs
     WHERE state IN ('queued', 'running')`
   const isDelivering = sinks.length > 0 && (await notifies(server.admin))
-  const undelivered = `SELECT event_id, endpoint FROM holdfast.deliveries WHERE state = 'pending'`
+  const undelivered = `SELECT event_id, endpoint FROM holdfast.deliveries WHERE state = 'pending'
+    UNION ALL SELECT event_id, 'not known yet' FROM holdfast.outbox WHERE expanded_at IS NULL`
   for (;;) {
     const open = await server.admin<{ id?: string }>(unfinished)
     const pending = isDelivering ? await server.admin<{ id?: string }>(undelivered) : []

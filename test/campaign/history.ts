@@ -69,6 +69,8 @@ export type Delivery = {
   readonly state: string
   readonly atMs: number
   readonly answered: number
+  /** Its signature is one of Standard Webhooks by the secret that all know. */
+  readonly signed: boolean
   /** The run's state in the database while the delivery waited for its answer; null: it could not be asked. */
   readonly found: string | null
 }

@@ -1,5 +1,11 @@
+import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { wait } from '@holdfast/std'
 import type { Random } from '../support/seeded.ts'
@@ -12,6 +18,8 @@ export type SinkOptions = {
   name: string
   /** How often it fails although it got everything. */
   failing: number
+  /** What notifications are signed with. */
+  secret: string
   random: Random
   deliveries: Delivery[]
   /** The run's state, asked on the side. */
@@ -24,7 +32,8 @@ export async function openSink(options: SinkOptions): Promise<Sink> {
   async function take(request: IncomingMessage, response: ServerResponse) {
     const parts: Buffer[] = []
     for await (const part of request) parts.push(part as Buffer)
-    const body = JSON.parse(Buffer.concat(parts).toString()) as Record<string, unknown>
+    const text = Buffer.concat(parts).toString()
+    const body = JSON.parse(text) as Record<string, unknown>
     const runId = String(body['runId'])
     const atMs = Date.now()
     const found = await options.stateOf(runId).catch(() => null)
@@ -37,6 +46,7 @@ export async function openSink(options: SinkOptions): Promise<Sink> {
       state: String(body['state']),
       atMs,
       answered,
+      signed: isSigned(request.headers, text, options.secret),
       found,
     })
     // The delivery is known here, and its sender will never hear of it.
@@ -67,4 +77,10 @@ export async function openSink(options: SinkOptions): Promise<Sink> {
       await new Promise((resolve) => server.close(resolve))
     },
   }
+}
+
+function isSigned(headers: IncomingHttpHeaders, text: string, secret: string): boolean {
+  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${text}`
+  const signature = createHmac('sha256', secret).update(signed).digest('base64')
+  return String(headers['webhook-signature']).split(' ').includes(`v1,${signature}`)
 }

@@ -167,6 +167,13 @@ const PLANTED: Record<string, { names: string; plant: (evidence: Evidence) => vo
       if (delivery) delivery.found = 'running'
     },
   },
+  'a notification nobody signed': {
+    names: 'I17',
+    plant({ histories }) {
+      const [delivery] = histories.deliveries
+      if (delivery) delivery.signed = false
+    },
+  },
   'an endpoint was never told': {
     names: 'I17',
     plant: ({ histories }) => void histories.deliveries.splice(0, 2),

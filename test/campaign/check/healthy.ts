@@ -158,7 +158,15 @@ function witness({ histories, stored }: Evidence): void {
     const ending = { state, outcome, sequence, finishedAt: `${finishedAtMs}` }
     histories.views.push({ runId, ...ending, atMs: Number(finishedAtMs) + 1, afterTheEnd: true })
     const [eventId = ''] = stored.notifications.get(runId) ?? []
-    const told = { sink: 'everything', eventId, runId, state, found: state, atMs: 9000 }
+    const told = {
+      sink: 'everything',
+      eventId,
+      runId,
+      state,
+      found: state,
+      atMs: 9000,
+      signed: true,
+    }
     histories.deliveries.push({ ...told, answered: 500 }, { ...told, answered: 204 })
   }
   const request = { script: 'fast', runId: 'run-1', idempotencyKey: 'run-1', said: ['one'] }

@@ -35,6 +35,7 @@ function checkDelivery(delivery: Delivery, stored: Stored): Finding[] {
   const run = stored.runs.get(runId)
   if (!run) return [say('I17 only runs are told of', eventId)]
   const found: Finding[] = []
+  if (!delivery.signed) found.push(say('I17 a notification is signed', eventId))
   const [known] = stored.notifications.get(runId) ?? []
   if (known !== eventId) {
     found.push(say('I17 a notification keeps its id', `${eventId} and not ${known}`))
