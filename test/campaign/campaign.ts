@@ -220,9 +220,9 @@ async function stopAll(server: DatabaseServer, fleet: Fleet): Promise<Finding[]>
     left = await server.admin(sessions)
   }
   const deaths = [...fleet.bffs, ...fleet.runners].flatMap(({ name, exits }) =>
-    exits.flatMap(({ pid, code, signal, doom }) => {
-      const isClean = code === 0 && doom === 'drained'
-      const isKilled = signal === 'SIGKILL' && doom !== null
+    exits.flatMap(({ pid, code, signal, dooms }) => {
+      const isClean = code === 0 && dooms.has('drained')
+      const isKilled = signal === 'SIGKILL' && (dooms.has('killed') || dooms.has('stalled'))
       return isClean || isKilled ? [] : [`${name} (pid ${pid}) ended with ${code ?? signal}`]
     }),
   )

@@ -11,7 +11,7 @@ import type { Random } from '../support/seeded.ts'
 /** Why the campaign itself would have a process end. */
 export type Doom = 'killed' | 'drained' | 'stalled'
 
-type Exit = { pid: number; code: number | null; signal: string | null; doom: Doom | null }
+type Exit = { pid: number; code: number | null; signal: string | null; dooms: Set<Doom> }
 
 /** A place in the fleet: a process, and the next one when that dies. */
 export type Slot = {
@@ -95,7 +95,7 @@ async function openSlot(
   const filled = Promise.withResolvers<void>()
   let front: CuttingProxy | null = null
   let child: Child | null = null
-  let doom: Doom | null = null
+  let dooms = new Set<Doom>()
   let starts = 0
   let stopping = false
   const env = {
@@ -114,14 +114,14 @@ async function openSlot(
       await front?.[Symbol.asyncDispose]()
       front = await cutting(`http://127.0.0.1:${String(started.ready['port'])}`, options.random)
     }
-    doom = null
+    dooms = new Set()
     child = started
     children.push(started)
     if (stopping) started.kill('SIGTERM')
     filled.resolve()
     const end = await started.exited
     child = null
-    exits.push({ pid: started.pid, ...end, doom })
+    exits.push({ pid: started.pid, ...end, dooms })
   }
 
   const keeping = (async () => {
@@ -159,11 +159,11 @@ async function openSlot(
       return [`http://127.0.0.1:${String(child.ready['port'])}`, front.url]
     },
     doom(how) {
-      doom = how
+      dooms.add(how)
     },
     async stop() {
       stopping = true
-      doom = 'drained'
+      dooms.add('drained')
       child?.kill('SIGCONT')
       child?.kill('SIGTERM')
       const ended = await within(
