@@ -29,6 +29,8 @@ export type SinkOptions = {
 /** Writes down every delivery, and what whoever gets it would find if he looked at once. */
 export async function openSink(options: SinkOptions): Promise<Sink> {
   const sockets = new Set<Socket>()
+  /** What it failed once it takes the next time: a campaign is shorter than the later pauses between attempts. */
+  const failed = new Set<string>()
   async function take(request: IncomingMessage, response: ServerResponse) {
     const parts: Buffer[] = []
     for await (const part of request) parts.push(part as Buffer)
@@ -37,11 +39,13 @@ export async function openSink(options: SinkOptions): Promise<Sink> {
     const runId = String(body['runId'])
     const atMs = Date.now()
     const found = await options.stateOf(runId).catch(() => null)
-    const failing = options.random.chance(options.failing)
+    const eventId = String(body['eventId'])
+    const failing = !failed.has(eventId) && options.random.chance(options.failing)
+    if (failing) failed.add(eventId)
     const answered = failing ? options.random.pick([500, 503, 0]) : 204
     options.deliveries.push({
       sink: options.name,
-      eventId: String(body['eventId']),
+      eventId,
       runId,
       state: String(body['state']),
       atMs,

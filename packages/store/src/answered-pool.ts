@@ -16,37 +16,45 @@ export type AnsweredPool = Omit<PostgresPool, 'connect'> & { connect(): Promise<
  * Connections that answer. One that did not in time (`query_timeout`) may still do so, or its other end is gone
  * without a word: nothing more is sent on it, and it does not return to the pool. As a network that loses one
  * connection has mostly lost them all, neither do those that are older than this. And one that breaks while it
- * is in use says so as an event as well, which would end the process if nobody listened.
+ * is in use says so as an event as well, which would end the process if nobody listened: from its first moment, since
+ * the word that it is ready and the word that it is over may come in one packet.
  */
 export function answeredPool(pool: pg.Pool): AnsweredPool {
-  const openedIn = new WeakMap<pg.PoolClient, number>()
+  const lives = new WeakMap<pg.PoolClient, Life>()
   let era = 0
-  pool.on('connect', (client) => openedIn.set(client, era))
+  pool.on('connect', (client) => {
+    const life: Life = { era, broken: undefined }
+    lives.set(client, life)
+    client.on('error', (error) => {
+      life.broken ??= error
+    })
+  })
 
   async function connect(): Promise<AnsweredClient> {
     for (;;) {
       const client = await pool.connect()
-      if (openedIn.get(client) === era) return answeredClient(client, () => (era += 1))
+      const life = lives.get(client)
+      if (life?.era === era && !life.broken) return answeredClient(client, life, () => (era += 1))
       client.release(true)
     }
   }
   return { connect, end: () => pool.end(), options: {} }
 }
 
-function answeredClient(client: pg.PoolClient, onUnanswered: () => void): AnsweredClient {
-  let broken: Error | undefined
-  const onError = (error: Error) => {
-    broken ??= error
-  }
-  client.on('error', onError)
+type Life = { readonly era: number; broken: Error | undefined }
 
+function answeredClient(
+  client: pg.PoolClient,
+  life: Life,
+  onUnanswered: () => void,
+): AnsweredClient {
   async function ask<R extends pg.QueryResultRow>(query: pg.QueryConfig) {
-    if (broken) throw broken
+    if (life.broken) throw life.broken
     try {
       return await client.query<R>(query)
     } catch (error) {
-      if (isUnanswered(error) && !broken) {
-        broken = error
+      if (isUnanswered(error) && !life.broken) {
+        life.broken = error
         onUnanswered()
       }
       throw error
@@ -75,8 +83,7 @@ function answeredClient(client: pg.PoolClient, onUnanswered: () => void): Answer
       return (await ask<R>(statement)).rows
     },
     release(discard = false) {
-      client.release(broken ?? discard)
-      client.off('error', onError)
+      client.release(life.broken ?? discard)
     },
   }
 }
