@@ -84,7 +84,7 @@ export async function openSink(options: SinkOptions): Promise<Sink> {
 }
 
 function isSigned(headers: IncomingHttpHeaders, text: string, secret: string): boolean {
-  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${text}`
+  const signed = [headers['webhook-id'], headers['webhook-timestamp'], text].join('.')
   const signature = createHmac('sha256', secret).update(signed).digest('base64')
   return String(headers['webhook-signature']).split(' ').includes(`v1,${signature}`)
 }
