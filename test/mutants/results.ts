@@ -18,7 +18,6 @@ export function openResults(mutants: readonly Mutant[], file: string | undefined
   })
   const done = mutants.map(() => false)
   let printed = 0
-  let writing = Promise.resolve()
 
   function summary() {
     const caught = results.filter(({ verdict }) => verdict === 'caught').length
@@ -31,6 +30,7 @@ export function openResults(mutants: readonly Mutant[], file: string | undefined
     await rename(`${file}.new`, file)
   }
 
+  let writing = write()
   return {
     summary,
     async set(at: number, outcome: Outcome, seconds: number): Promise<void> {
