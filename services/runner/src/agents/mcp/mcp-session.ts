@@ -59,8 +59,14 @@ const TIMER_MS_MAX = 2 ** 31 - 1
 /** The server is told of a cancel before the call returns, if it listens. */
 const CANCEL_MS_MAX = 1500
 
-/** @throws McpFailure */
-export async function openMcpSession(options: SessionOptions): Promise<McpSession> {
+/**
+ * Connects, and starts the server if it is a program; when `signal` aborts meanwhile, nothing is left of it.
+ * @throws McpFailure
+ */
+export async function openMcpSession(
+  options: SessionOptions,
+  signal: AbortSignal,
+): Promise<McpSession> {
   const { log, timeoutMs } = options
   const transport = transportOf(options)
   const client = new Client({ name: 'holdfast', version: '0.1.0' }, { capabilities: {} })
@@ -83,11 +89,18 @@ export async function openMcpSession(options: SessionOptions): Promise<McpSessio
     return failure
   }
 
+  // The library leaves its listener on the signal that it is given.
+  const opening = new AbortController()
+  const stop = () => opening.abort(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
   try {
-    await client.connect(transport, request)
+    signal.throwIfAborted()
+    await client.connect(transport, { ...request, signal: opening.signal })
   } catch (error) {
     await client.close().catch(() => undefined)
     throw failed(error)
+  } finally {
+    signal.removeEventListener('abort', stop)
   }
   return {
     get isBroken() {

@@ -43,7 +43,7 @@ export function sessionPool(options: PoolOptions): SessionPool {
   const { servers, log } = options
   const entries = new Map<string, Entry>()
   const ending = new Set<Promise<void>>()
-  let isClosed = false
+  const closing = new AbortController()
 
   function close(key: string, entry: Entry) {
     if (entries.get(key) === entry) entries.delete(key)
@@ -68,7 +68,7 @@ export function sessionPool(options: PoolOptions): SessionPool {
     const newer = entries.get(key)
     if (newer && newer !== known) return newer
     if (known) close(key, known)
-    if (isClosed) throw new Error('the MCP sessions are closed')
+    closing.signal.throwIfAborted()
     const entry: Entry = { session: open(), users: 0, idle: undefined }
     entry.session.catch(() => {
       if (entries.get(key) === entry) entries.delete(key)
@@ -83,7 +83,7 @@ export function sessionPool(options: PoolOptions): SessionPool {
       if (!spec) throw new Error(`there is no MCP server ${server}`)
       const headers = 'headers' in spec ? filledHeaders(spec.headers, whom) : {}
       const key = JSON.stringify([server, headers])
-      const entry = await entryOf(key, () => opened(spec, headers, options, server))
+      const entry = await entryOf(key, () => opened(spec, headers, options, server, closing.signal))
       entry.users += 1
       clearTimeout(entry.idle)
       try {
@@ -97,7 +97,7 @@ export function sessionPool(options: PoolOptions): SessionPool {
       }
     },
     async close() {
-      isClosed = true
+      closing.abort(new Error('the MCP sessions are closed'))
       for (const [key, entry] of entries) close(key, entry)
       await Promise.all(ending)
     },
@@ -110,17 +110,15 @@ async function opened(
   headers: Record<string, string>,
   options: PoolOptions,
   name: string,
+  signal: AbortSignal,
 ): Promise<McpSession> {
   const { openMcpSession } = await import('./mcp-session.ts')
   const { outbound, connectTimeoutMs, toolTimeoutMs: timeoutMs, log } = options
-  return await openMcpSession({
-    server,
-    headers,
-    outbound,
-    connectTimeoutMs,
-    timeoutMs,
-    log: log.child({ mcpServer: name }),
-  })
+  const sessionLog = log.child({ mcpServer: name })
+  return await openMcpSession(
+    { server, headers, outbound, connectTimeoutMs, timeoutMs, log: sessionLog },
+    signal,
+  )
 }
 
 async function isBroken({ session }: Entry): Promise<boolean> {

@@ -97,7 +97,7 @@ function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
 
 /** Its input ends when this process does, however that happens. */
 function startGuard(pid: number): ChildProcess {
-  const script = 'read -r nothing; kill -KILL -- "-$0"'
+  const script = 'read -r nothing; kill -s KILL -- "-$0"'
   return spawn('sh', ['-c', script, `${pid}`], {
     stdio: ['pipe', 'ignore', 'ignore'],
     detached: true,

@@ -1,0 +1,121 @@
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { pino } from 'pino'
+import { expect, onTestFinished, test } from 'vitest'
+import { sessionPool } from './session-pool.ts'
+
+const WHOM = {
+  tenantId: 'acme',
+  userId: 'ada',
+  conversationId: 'conversation',
+  runId: 'run',
+  epoch: 1,
+}
+const never = new AbortController().signal
+
+async function serverThat(answer: RequestListener): Promise<string> {
+  const server = createServer(answer).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
+}
+
+function poolOf(url: string, more: { openMode?: boolean; toolTimeoutMs?: number } = {}) {
+  const { openMode = true, toolTimeoutMs = 5000 } = more
+  const pool = sessionPool({
+    servers: { tools: { url, headers: {} } },
+    outbound: { allow: [], openMode },
+    connectTimeoutMs: 1000,
+    toolTimeoutMs,
+    log: pino({ level: 'silent' }),
+  })
+  onTestFinished(() => pool.close())
+  return pool
+}
+
+const failureOf = (pool: ReturnType<typeof poolOf>, signal = never) =>
+  pool
+    .lend('tools', WHOM, signal, (session) => session.tools())
+    .then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+
+test('a server at a private address is refused unless it is allowed', async () => {
+  let asked = 0
+  const url = await serverThat((_request, response) => {
+    asked += 1
+    response.writeHead(500).end()
+  })
+  const failure = await failureOf(poolOf(url, { openMode: false }))
+  expect(failure).toMatchObject({ name: 'McpFailure', kind: 'refused' })
+  expect(asked).toBe(0)
+})
+
+test('a redirect is not followed, wherever it leads', async () => {
+  const paths: string[] = []
+  const url = await serverThat((request, response) => {
+    paths.push(request.url ?? '')
+    response.writeHead(307, { location: '/elsewhere' }).end()
+  })
+  expect(await failureOf(poolOf(url))).toMatchObject({ name: 'McpFailure' })
+  expect(paths).toEqual(['/mcp'])
+})
+
+test('a server that never answers costs its time limit, and one that cannot be reached nothing', async () => {
+  const silent = await serverThat(() => undefined)
+  expect(await failureOf(poolOf(silent, { toolTimeoutMs: 100 }))).toMatchObject({
+    name: 'McpFailure',
+  })
+  const gone = createServer().listen(0, '127.0.0.1')
+  await once(gone, 'listening')
+  const { port } = gone.address() as AddressInfo
+  gone.close()
+  await once(gone, 'close')
+  const unreachable = poolOf(`http://127.0.0.1:${port}/mcp`)
+  expect(await failureOf(unreachable)).toMatchObject({ kind: 'refused' })
+})
+
+test('whoever stops waiting for a session leaves at once, with their own reason', async () => {
+  const arrived = Promise.withResolvers<void>()
+  const silent = await serverThat(() => arrived.resolve())
+  const leaving = new AbortController()
+  const pool = poolOf(silent, { toolTimeoutMs: 60_000 })
+  const failed = failureOf(pool, leaving.signal)
+  await arrived.promise
+  const reason = new Error('cancel')
+  leaving.abort(reason)
+  expect(await failed).toBe(reason)
+  const begunAt = performance.now()
+  await pool.close()
+  expect(performance.now() - begunAt).toBeLessThan(2000)
+})
+
+test('an endless answer is cut at its cap', async () => {
+  const url = await serverThat((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    const part = `data: ${'x'.repeat(1 << 20)}`
+    const more = () => {
+      while (!response.destroyed && response.write(part));
+      if (!response.destroyed) response.once('drain', more)
+    }
+    more()
+  })
+  expect(await failureOf(poolOf(url))).toMatchObject({ name: 'McpFailure', kind: 'lost' })
+})
+
+test('a server that is no program is not there', async () => {
+  const pool = sessionPool({
+    servers: { tools: { command: '/no/such/program', args: [], env: {} } },
+    outbound: { allow: [], openMode: true },
+    connectTimeoutMs: 1000,
+    toolTimeoutMs: 1000,
+    log: pino({ level: 'silent' }),
+  })
+  expect(await failureOf(pool)).toMatchObject({ name: 'McpFailure', kind: 'refused' })
+  await pool.close()
+})
