@@ -92,6 +92,23 @@ test('turns sent into a running answer wait, are still seen after a reload, and 
   expect(roles).toEqual(Array.from({ length: 4 }, () => ['user', 'assistant']).flat())
 })
 
+test('what an agent asks is still asked after a reload, and answered by its buttons', async () => {
+  await using page = await open()
+  await say(page, '/approve the garden /ask Which colour?')
+  const questions = page.getByTestId('interrupt')
+  await until('it asks twice', LIMIT_MS, async () => (await questions.count()) === 2)
+  await page.reload()
+  await until('it still asks', LIMIT_MS, async () => (await questions.count()) === 2)
+  await page.getByRole('textbox', { name: 'Your answer' }).fill('green')
+  await questions.getByRole('button', { name: 'Answer' }).click()
+  await questions.getByRole('button', { name: 'Approve' }).click()
+  await until('it goes on', LIMIT_MS, async () => (await answers(page)) >= 2)
+  await idle(page)
+  expect(await questions.count()).toBe(0)
+  expect(await page.getByTestId('messages').textContent()).toContain('You answered "green".')
+  expect(page.problems).toEqual([])
+})
+
 test('markup is text, whoever says it', async () => {
   await using page = await open()
   const evil = `<img src=x onerror="window.evil=1"><script>window.evil=1</script>`
