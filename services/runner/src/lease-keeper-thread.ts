@@ -141,11 +141,15 @@ async function renew() {
 function enforceLimits() {
   for (const lease of held.values()) {
     if (!lease.lostAt && leftMs(lease) <= abortMarginMs(data.leaseMs)) lose(lease, 'limit')
-    if (lease.lostAt && elapsedMs(lease.lostAt) >= lease.graceMs) {
-      // The main thread is stuck with an attempt that has no right any more. Nothing gentler reaches it.
-      process.kill(process.pid, 'SIGKILL')
-    }
+    // This thread may have been the slow one: what the other has said meanwhile is heard first.
+    if (lease.lostAt && elapsedMs(lease.lostAt) >= lease.graceMs)
+      setImmediate(endUnlessAborted, lease)
   }
+}
+
+/** The main thread is stuck with an attempt that has no right any more. Nothing gentler reaches it. */
+function endUnlessAborted(lease: Held) {
+  if (held.get(lease.runId) === lease) process.kill(process.pid, 'SIGKILL')
 }
 
 function leftMs(lease: Held): number {
