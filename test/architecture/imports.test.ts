@@ -22,6 +22,9 @@ const WORKSPACE_EDGES: Readonly<Record<string, readonly string[]>> = {
   'services/migrate': ['@holdfast/std', '@holdfast/store'],
   'services/audit': ['@holdfast/std', '@holdfast/store'],
   'services/dev': ['@holdfast/std', '@holdfast/store', '@holdfast/local-postgres'],
+  'examples/research-agent': ['@holdfast/agent-kit'],
+  'examples/ai-sdk-agent': ['@holdfast/agent-kit', '@holdfast/protocol'],
+  'examples/agentcore-agent': ['@holdfast/agent-kit'],
   test: [
     '@holdfast/std',
     '@holdfast/protocol',

@@ -27,6 +27,21 @@ test('a cancellation that is swallowed is detected, reported, and does not becom
   expect(reports[0]?.ms).toBeGreaterThan(40)
 })
 
+test('a swallowed cancel from outside is thrown all the same', async () => {
+  const controller = new AbortController()
+  const reason = new Cancelled('drain')
+  const swallowing = withScope(
+    async ({ sleep }) => {
+      await sleep(60_000).catch(() => undefined)
+      return 'as if nothing had been'
+    },
+    { signal: controller.signal },
+  )
+  await new Promise(setImmediate)
+  controller.abort(reason)
+  await expect(swallowing).rejects.toBe(reason)
+})
+
 test('code that does not stop is waited for within a bound, reported and left behind', async () => {
   const { reports, options } = listening(30)
   const released = Promise.withResolvers<void>()

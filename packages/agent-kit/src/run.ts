@@ -36,6 +36,8 @@ export interface Run extends Scoped<Run> {
   readonly forwardedProps: Readonly<Record<string, unknown>>
   /** Answers to the interrupts of the turn before, all of them; empty if there were none. */
   readonly resume: readonly ResumeEntry[]
+  /** Calls of turns before that wait for this run to answer them, with `answer`. */
+  readonly openCalls: readonly OpenCall[]
   /** What this run's last checkpoint saved; null if there is none. */
   readonly saved: Saved | null
   /** The conversation's shared state. */
@@ -63,6 +65,18 @@ export interface Run extends Scoped<Run> {
       /** Names the call in this run; made of name and arguments when left out. */
       readonly key?: string
     },
+  ): Promise<T>
+  /**
+   * Shows a call that this run does not answer itself: of a tool of the front end, which the page
+   * answers when the run has succeeded, or one that an interrupt asks consent for.
+   * @returns the call's id, for the `toolCallId` of an interrupt
+   */
+  call(name: string, args: unknown): Promise<string>
+  /** Does what an open call asks for, and shows the result: `tool` without the call. */
+  answer<T>(
+    open: OpenCall,
+    work: (call: EffectCall<Run>) => T | Promise<T>,
+    options?: Partial<EffectOptions<T>>,
   ): Promise<T>
   /**
    * An effect outside that is not shown: its intent is durable before `work` begins, its outcome
@@ -95,6 +109,8 @@ export interface Run extends Scoped<Run> {
   /** Lines of the service's log, which name run and attempt. Nobody outside reads them. */
   readonly log: Log
 }
+
+export type OpenCall = { readonly toolCallId: string; readonly name: string }
 
 /** What is asked of a person; an id is made when it has none. */
 export type Ask = Omit<Interrupt, 'id'> & { readonly id?: string }

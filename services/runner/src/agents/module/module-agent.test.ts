@@ -183,6 +183,31 @@ test('an interrupt ends the run as one that waits, and its answers are there in 
   expect(next.outcome).toEqual({ outcome: 'success', result: resume })
 })
 
+test('a call may be left for others to answer, and an open one is answered in a later run', async () => {
+  const asked = await eventsOf({
+    async run(run) {
+      const toolCallId = await run.call('send_money', { to: 'Ann' })
+      return run.interrupt({ reason: 'tool_call', toolCallId })
+    },
+  })
+  const [call] = asked.fold.messages
+  expect(call).toMatchObject({ toolCalls: [{ function: { name: 'send_money' } }] })
+  const toolCallId = call?.role === 'assistant' ? (call.toolCalls?.[0]?.id ?? '') : ''
+  expect(asked.outcome).toMatchObject({ interrupts: [{ toolCallId }] })
+  const open = { toolCallId, name: 'send_money', messageId: 'm' }
+  const next = await eventsOf(
+    {
+      async run(run) {
+        for (const one of run.openCalls) await run.answer(one, () => ({ sent: true }))
+      },
+    },
+    { openCalls: [open] },
+  )
+  expect(next.events).toEqual([
+    expect.objectContaining({ type: 'TOOL_CALL_RESULT', toolCallId, content: '{"sent":true}' }),
+  ])
+})
+
 test('usage adds up, also of a run that fails', async () => {
   const spent = { model: 'm', inputTokens: 3, outputTokens: 5 }
   const good = await eventsOf({ run: (run) => run.usage(spent) })

@@ -1,5 +1,5 @@
 import { interruption, type Run, type Scoped } from '@holdfast/agent-kit'
-import { callTool, takeStep } from './call-tool.ts'
+import { answerCall, argumentsOf, callTool, showCall, takeStep } from './call-tool.ts'
 import { say } from './say.ts'
 import { sharedState } from './shared-state.ts'
 import type { Turn } from './turn.ts'
@@ -19,6 +19,7 @@ export function runContext(turn: Turn, scope: Scoped<Run>): Run {
     context: run.context,
     forwardedProps: run.forwardedProps,
     resume: run.resume,
+    openCalls: run.openCalls,
     saved: run.saved && { data: turn.savedData, current: run.saved.current },
     state: sharedState(turn, scope.signal),
     log: run.log,
@@ -26,6 +27,9 @@ export function runContext(turn: Turn, scope: Scoped<Run>): Run {
     reasoning: (content) => scope.part('reasoning', (own) => say(turn, own, 'reasoning', content)),
     tool: (name, args, work, options = {}) =>
       scope.part(name, (own) => callTool(turn, own, name, args, work, options)),
+    call: (name, args) => scope.part(name, (own) => showCall(turn, own, name, argumentsOf(args))),
+    answer: ({ toolCallId, name }, work, options = {}) =>
+      scope.part(name, (own) => answerCall(turn, own, toolCallId, work, options)),
     step: (key, options, work) => scope.part(key, (own) => takeStep(turn, own, key, options, work)),
     async checkpoint(data) {
       scope.signal.throwIfAborted()
