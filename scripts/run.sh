@@ -73,8 +73,8 @@ case $name in
     exec "$node" test/nightly/run.ts "$@"
     ;;
   bench)
-    say "$name is not there yet"
-    exit 1
+    set_up all
+    exec "$node" --conditions=holdfast-source test/bench/main.ts "$@"
     ;;
   *)
     say "there is no script named $name"

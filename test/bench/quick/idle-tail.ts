@@ -1,0 +1,42 @@
+import { appendEvents, tailRuns } from '@holdfast/store'
+import { connect } from '../../support/sql.ts'
+import type { Server } from '../server.ts'
+import { atMost, type Check } from './check.ts'
+import { claimRuns, nextAppend, open } from './claimed-runs.ts'
+
+const FOLLOWERS = 1000
+const TAILS = 60
+
+/** What a look at a thousand followed runs costs when none of them has news. */
+export async function idleTail(server: Server): Promise<Check[]> {
+  await using claimed = await claimRuns(server, FOLLOWERS)
+  await using sql = await connect(claimed.databaseUrl)
+  {
+    await using store = open(claimed.databaseUrl, 1)
+    for (let n = 0; n < 3; n += 1) await appendEvents(store, claimed.runs.map(nextAppend))
+  }
+  await sql('VACUUM ANALYZE')
+  const follows = claimed.runs.map(({ lease, sequence }) => ({
+    runId: lease.runId,
+    after: sequence,
+  }))
+  const before = await buffersOf(server)
+  {
+    await using store = open(claimed.databaseUrl, 1)
+    for (let n = 0; n < TAILS; n += 1) {
+      const news = await tailRuns(store, follows, 500)
+      if (news.length > 0) throw new Error('there was nothing new, and something was found')
+    }
+  }
+  const buffers = ((await buffersOf(server)) - before) / TAILS
+  return [atMost(`an idle tail of ${FOLLOWERS} followed runs`, buffers, 200, ' buffers')]
+}
+
+/** Of sessions that have ended. Asked on a connection that stays, whose own share is the same before and after. */
+async function buffersOf({ admin }: Server): Promise<number> {
+  const [row] = await admin<{ buffers: string }>(
+    `SELECT sum(hits + reads) AS buffers FROM pg_stat_io
+     WHERE backend_type = 'client backend' AND object = 'relation'`,
+  )
+  return Number(row?.buffers)
+}
