@@ -5,8 +5,14 @@ const ENTRY = fileURLToPath(
   new URL('../../services/runner/src/testing/probed/main.ts', import.meta.url),
 )
 
-/** An attempt that stands still at a probe; everything else in its process goes on. */
-export type Held = { readonly runId: string; readonly epoch: number; goOn(): void }
+/** An attempt, or a delivery, that stands still at a probe; everything else in its process goes on. */
+export type Held = {
+  readonly runId: string
+  readonly epoch: number
+  /** Of a delivery, which has no run and no epoch. */
+  readonly eventId: string
+  goOn(): void
+}
 
 /** A real runner whose attempts can be held at named moments (`runner/src/probes.ts`). */
 export type ProbedRunner = Runner & {
@@ -24,9 +30,10 @@ export async function startProbedRunner(
     async hold(probe) {
       const held = runner
         .hears((message) => message['held'] === probe)
-        .then(({ runId, epoch, at }) => ({
+        .then(({ runId, epoch, eventId, at }) => ({
           runId: String(runId),
           epoch: Number(epoch),
+          eventId: String(eventId),
           goOn: () => runner.tell({ goOn: at }),
         }))
       // A test that has failed meanwhile does not wait for it.

@@ -10,7 +10,7 @@ export async function beginAttempt(
   deps: ExecuteDeps,
   claimed: Claimed,
   claimedAt: Instant,
-): Promise<Attempt | null> {
+): Promise<Attempt | 'unreadable' | null> {
   // Until the attempt exists there is nothing to tell but that it must not begin.
   let early: 'cancel' | 'lost' | null = null
   let listener = {
@@ -26,9 +26,9 @@ export async function beginAttempt(
     lost: () => listener.lost(),
   })
   const input = await readInput(deps, claimed, held, () => early !== null)
-  if (!input) {
+  if (input === null || input === 'unreadable') {
     held.release()
-    return null
+    return input
   }
   const attempt = openAttempt({
     ...deps,
@@ -52,7 +52,7 @@ async function readInput(
   claimed: Claimed,
   held: HeldLease,
   stopped: () => boolean,
-): Promise<AttemptInput | null> {
+): Promise<AttemptInput | 'unreadable' | null> {
   for (let tries = 0; ; tries += 1) {
     try {
       return await readAttemptInput(deps.store, claimed.lease)
@@ -61,8 +61,9 @@ async function readInput(
       const temporary = error instanceof HoldfastError && error.kind === 'unavailable'
       const waitedMs = performance.now() - claimed.sentAtMs
       const late = waitedMs >= Math.max(READ_MS_MIN, claimed.deadlineLeftMs)
+      if (!temporary) return 'unreadable'
       // The lease is let go; whoever takes over next ends the run if its deadline or its attempts are used up.
-      if (!temporary || late || stopped() || held.leftMs() <= 0) return null
+      if (late || stopped() || held.leftMs() <= 0) return null
       await wait(backoffMs(tries, { baseMs: 50, capMs: 1000 }))
     }
   }

@@ -4,6 +4,7 @@ import type { Claimed, EndingCause } from '@holdfast/store'
 import { abortCauseOf } from './abort.ts'
 import type { Attempt } from './attempt.ts'
 import { beginAttempt } from './begin-attempt.ts'
+import { endUnread } from './end-unread.ts'
 import { childLog, type ExecuteDeps } from './execute-deps.ts'
 import { finishAttempt, leaveForRecovery, sectionMs } from './finish.ts'
 import type { Instant } from './instant.ts'
@@ -22,7 +23,8 @@ export async function executeRun(
 ): Promise<void> {
   await deps.probes.afterClaim?.(claimed.lease)
   const attempt = await beginAttempt(deps, claimed, claimedAt)
-  if (!attempt) return
+  // What this version cannot read, another one may: the lease passes, and the attempts are counted.
+  if (attempt === null || attempt === 'unreadable') return
   const log = childLog(deps, claimed)
   try {
     register(attempt)
@@ -40,7 +42,9 @@ export async function endRun(
   claimedAt: Instant,
 ): Promise<void> {
   const attempt = await beginAttempt(deps, claimed, claimedAt)
-  if (!attempt) return
+  if (attempt === 'unreadable')
+    return await endUnread({ ...deps, log: childLog(deps, claimed) }, claimed)
+  if (attempt === null) return
   try {
     const cause: EndCause =
       claimed.cause === 'cancel' ? { kind: 'cancel' } : { kind: 'error', code: claimed.cause }

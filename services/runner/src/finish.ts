@@ -24,6 +24,9 @@ type Deps = {
   onEnded: () => void
 }
 
+/** What there is to say about it needs only what was claimed. */
+type Ended = Pick<Attempt, 'claimed'>
+
 /**
  * The protected section that ends a run. It is not cut by the run's own abort, only by the end of the lease: until
  * then it is tried again; a lost reply is decided by a re-read and never repeated blindly. If it cannot commit
@@ -91,7 +94,8 @@ function decideEnding(
   return found.plain ? { ...ending, messages: [], state: undefined, result: undefined } : ending
 }
 
-async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: number) {
+/** Tells of what the transaction did. */
+export async function settle(deps: Deps, attempt: Ended, finished: Finished, tries: number) {
   const { lease } = attempt.claimed
   switch (finished.kind) {
     case 'finished':
@@ -116,7 +120,7 @@ async function settle(deps: Deps, attempt: Attempt, finished: Finished, tries: n
 }
 
 /** Whether a finish whose reply was lost has committed: then it is this attempt that ended the run. */
-async function landed(deps: Deps, attempt: Attempt): Promise<boolean> {
+async function landed(deps: Deps, attempt: Ended): Promise<boolean> {
   try {
     const [now] = await readOwnership(deps.store, [attempt.claimed.lease])
     return ['succeeded', 'failed', 'stopped'].includes(now?.outcome ?? '')
@@ -125,7 +129,7 @@ async function landed(deps: Deps, attempt: Attempt): Promise<boolean> {
   }
 }
 
-async function settleLanded(deps: Deps, attempt: Attempt) {
+async function settleLanded(deps: Deps, attempt: Ended) {
   deps.wakeups.publish('events', [attempt.claimed.lease.runId])
   // Which turn became due is not known any more; the claim loops look for themselves.
   deps.wakeups.publish('queue', [attempt.claimed.lease.runId])
@@ -134,7 +138,7 @@ async function settleLanded(deps: Deps, attempt: Attempt) {
 }
 
 /** Counted and told; the lease passes, and the run is somebody else's. Nothing pretends that it ended. */
-export function leaveForRecovery(deps: Deps, attempt: Attempt, error: Error) {
+export function leaveForRecovery(deps: Deps, attempt: Ended, error: Error) {
   deps.metrics.terminalWriteFailures.inc()
   deps.log.error(
     { err: error, runId: attempt.claimed.lease.runId },

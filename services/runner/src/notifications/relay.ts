@@ -13,6 +13,7 @@ import { bareAddress, type Outbound } from '../agents/outbound.ts'
 import type { RunnerConfig } from '../config.ts'
 import { elapsedMs, type Instant, now } from '../instant.ts'
 import type { RunnerMetrics } from '../metrics.ts'
+import type { Probes } from '../probes.ts'
 import { ATTEMPT_MS, type PostOutcome, postNotification } from './post-notification.ts'
 import { retryDelayMs } from './retry-schedule.ts'
 
@@ -29,6 +30,7 @@ const LEASE_MS = 2 * ATTEMPT_MS
 const SLOTS = { perEndpoint: 4, perOrigin: 16, total: 256 }
 
 type Parts = {
+  probes: Probes
   store: Store
   bootId: string
   config: Pick<RunnerConfig, 'notifications' | 'outboundAllow' | 'openMode'>
@@ -110,6 +112,9 @@ async function deliver(
   } catch (error) {
     if (!cut.aborted) throw error
     outcome = 'cut'
+  }
+  if (outcome !== 'cut' && outcome.kind === 'confirmed') {
+    await parts.probes.beforeConfirmation?.(delivery)
   }
   await record(parts, delivery, resultOf(outcome, delivery), claimedAt, cut)
 }

@@ -1,9 +1,10 @@
-// A runner whose attempts can be held at their boundaries. Over IPC: `{ hold: NAME }` holds the next one that comes
-// there, answered with `{ holding: NAME }`; it says `{ held: NAME, runId, epoch, at }`, and `{ goOn: at }` lets it go.
-import type { Lease } from '@holdfast/store'
+// A runner that can be held at its probes. Over IPC: `{ hold: NAME }` holds the next one that comes
+// there, answered with `{ holding: NAME }`; it says `{ held: NAME, at }` with what is held there, and `{ goOn: at }` lets it go.
 import type { ProbeName, Probes } from '../../probes.ts'
 import { runnerProcess } from '../../runner-process.ts'
 
+/** An attempt or a delivery. */
+type Held = { runId?: string; epoch?: number; eventId?: string }
 type Order = { hold: ProbeName } | { goOn: number }
 
 const NAMES: readonly ProbeName[] = [
@@ -13,6 +14,7 @@ const NAMES: readonly ProbeName[] = [
   'insideFinish',
   'afterFinishCommit',
   'beforeRelease',
+  'beforeConfirmation',
 ]
 const wanted = new Map<ProbeName, number>()
 const held: (() => void)[] = []
@@ -26,15 +28,15 @@ process.on('message', (order: Order) => {
 process.channel?.unref()
 
 const probes: Probes = Object.fromEntries(
-  NAMES.map((name) => [name, (lease: Lease) => reached(name, lease)]),
+  NAMES.map((name) => [name, (what: Held) => reached(name, what)]),
 )
 await runnerProcess(process.env, { probes })
 
-async function reached(name: ProbeName, { runId, epoch }: Lease) {
+async function reached(name: ProbeName, { runId, epoch, eventId }: Held) {
   const left = wanted.get(name) ?? 0
   if (left === 0) return
   wanted.set(name, left - 1)
   const { promise, resolve } = Promise.withResolvers<void>()
-  process.send?.({ held: name, runId, epoch, at: held.push(resolve) - 1 })
+  process.send?.({ held: name, runId, epoch, eventId, at: held.push(resolve) - 1 })
   await promise
 }
