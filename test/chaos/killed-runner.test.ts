@@ -168,7 +168,11 @@ test('a run whose owner is dead is ended as the record says: cancelled, lost or 
   expect(failed.text).toMatch(/^This/)
 
   const doubt = await checkRun(url, doubtful.runId)
-  expect(doubt.run).toMatchObject({ state: 'failed', error: { code: 'in_doubt' } })
+  expect(doubt.run).toMatchObject({
+    state: 'failed',
+    error: { code: 'in_doubt' },
+    inDoubt: [{ step: expect.stringMatching(/^send_money /), idempotencyKey: doubtful.runId }],
+  })
   expect(doubt.text).toBe('I will. ')
   expect(doubt.messages.at(-1)).toMatchObject({ message: { role: 'tool', content: 'interrupted' } })
 

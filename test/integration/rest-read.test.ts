@@ -171,11 +171,41 @@ test.each(['limit=0', 'limit=101', 'limit=two', 'state=done', 'cursor=nowhere', 
   },
 )
 
-test('the timeline of a run that is there is not built yet', async () => {
-  const { runId } = await send(holdfast.url, '/long 1')
+test('the timeline of a run tells its wait, its attempt and the step that it took', async () => {
+  const { runId, conversationId } = await send(holdfast.url, '/tool weather /long 1')
   await readLog(holdfast.url, runId)
   const { status, body } = await get(`/runs/${runId}/timeline`)
-  expect([status, body['code']]).toEqual([501, 'not_implemented'])
+  expect(status).toBe(200)
+  const span = { parent: null, start: ISO, end: ISO, outcome: 'done' }
+  expect(body).toEqual({
+    runId,
+    state: 'succeeded',
+    attempts: [
+      {
+        epoch: 1,
+        runner: holdfast.runners[0]?.bootId,
+        reason: 'first',
+        startedAt: ISO,
+        endedAt: ISO,
+        outcome: 'succeeded',
+      },
+    ],
+    spans: [
+      { ...span, key: 'queue', kind: 'queue', epoch: 0 },
+      { ...span, key: 'demo_lookup', kind: 'tool', epoch: 1 },
+    ],
+    leaseGaps: [],
+    staleWrites: [],
+  })
+  const queued = await send(holdfast.url, SLOW, { conversationId })
+  const waiting = await send(holdfast.url, '/long 1', { conversationId, onActive: 'enqueue' })
+  expect((await get(`/runs/${waiting.runId}/timeline`)).body).toMatchObject({
+    state: 'queued',
+    attempts: [],
+    spans: [{ key: 'queue', end: null, outcome: null }],
+  })
+  await cancel(waiting.runId)
+  await cancel(queued.runId, '?wait=10')
 })
 
 test('a cancel is accepted with 202, and repeating it, also when it is late, is no error', async () => {

@@ -20,6 +20,7 @@ import { ADA, accept, append, claimOne, finish, message, recordAgents } from '..
 import { createDatabase, type TestDatabase } from '../support/database.ts'
 import { DELIVERY_PLANTS, DELIVERY_WALLS, EVENT_OF_RUN } from '../support/delivery-plants.ts'
 import { connect, type Sql } from '../support/sql.ts'
+import { recordStep, STEP_PLANTS } from '../support/step-plants.ts'
 
 let database: TestDatabase
 let store: Store
@@ -60,6 +61,7 @@ async function speaking(more = {}): Promise<Awaited<ReturnType<typeof claimOne>>
 
 async function makeRuns(): Promise<void> {
   const ended = (await speaking()).lease
+  await recordStep(store, ended)
   const file = { name: 'a.txt', path: 'acme/a.txt', mediaType: 'text/plain', bytes: 3 }
   await finish(store, ended, undefined, undefined, [file])
   await expandNotifications(store, ['https://a.test/', 'https://b.test/'], 10)
@@ -285,6 +287,7 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
      VALUES (gen_random_uuid(), $1, 'acme', 'run.succeeded', '{}')`,
   ],
   ...DELIVERY_PLANTS,
+  ...STEP_PLANTS,
   [
     'I18 every run has its client turn, its input, and a message or an answer',
     'ended',

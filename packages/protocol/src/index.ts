@@ -81,6 +81,7 @@ export {
   RunPage,
   RunReceipt,
   RunView,
+  TimelineView,
   UserContent,
 } from './rest.ts'
 export {

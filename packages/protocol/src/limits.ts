@@ -10,6 +10,9 @@ export const LIMITS = {
   eventBytesMax: 9 << 20,
   /** Interrupts or tool results that one turn answers. */
   answersMax: 1000,
+  /** What a step gave, or a checkpoint keeps, as JSON. */
+  stepBytesMax: 1 << 20,
+  checkpointBytesMax: 1 << 20,
   clientTurnIdCharsMax: 128,
   /** One artifact; it is streamed, so it costs no memory. */
   artifactBytesMax: 1 << 30,

@@ -124,7 +124,9 @@ export const RunView = z.object({
   result: z.unknown(),
   usage: z.array(z.unknown()).readonly(),
   attempts: z.array(Attempt).readonly(),
-  inDoubt: z.array(z.object({ step: z.string(), idempotencyKey: z.string(), since: Time })),
+  inDoubt: z
+    .array(z.object({ step: z.string(), idempotencyKey: z.string(), since: Time }))
+    .readonly(),
   artifacts: z
     .array(
       z.object({
@@ -138,6 +140,43 @@ export const RunView = z.object({
     .readonly(),
 })
 export type RunView = z.infer<typeof RunView>
+
+/** What happened to a run, for people who look for the reason. */
+export const TimelineView = z.object({
+  runId: z.string(),
+  state: RunState,
+  attempts: z.array(Attempt.extend({ reason: z.string() })).readonly(),
+  spans: z
+    .array(
+      z.object({
+        key: z.string(),
+        kind: z.string(),
+        parent: z.string().nullable(),
+        epoch: z.int(),
+        start: Time,
+        end: Time.nullable(),
+        outcome: z.enum(['done', 'failed', 'cancelled', 'in_doubt']).nullable(),
+      }),
+    )
+    .readonly(),
+  /** Nobody held the run; `to` is null while nobody does. */
+  leaseGaps: z
+    .array(z.object({ afterEpoch: z.int(), from: Time, to: Time.nullable(), ms: z.number() }))
+    .readonly(),
+  staleWrites: z
+    .array(
+      z.object({
+        operation: z.string(),
+        epoch: z.int(),
+        currentEpoch: z.int(),
+        runner: z.string(),
+        lateMs: z.number().nullable(),
+        refusedAt: Time,
+      }),
+    )
+    .readonly(),
+})
+export type TimelineView = z.infer<typeof TimelineView>
 
 const PageQuery = z.object({
   limit: z.coerce.number().int().min(1).max(100).default(20),

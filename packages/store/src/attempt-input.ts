@@ -10,9 +10,11 @@ import type {
 } from '@holdfast/protocol'
 import { invariant } from '@holdfast/std'
 import { sql } from 'kysely'
+import { loadCheckpoint, type SavedCheckpoint } from './checkpoint.ts'
 import { loadFold } from './fold-record.ts'
 import type { Lease } from './lease.ts'
 import { shownTo } from './replacement.ts'
+import { readStepsInDoubt, type StepInDoubt } from './steps.ts'
 import { type Db, inSnapshot, row, rows, type Store } from './store.ts'
 
 /** What an attempt begins with. All of one moment, which cannot change while the lease holds. */
@@ -43,6 +45,9 @@ export type AttemptInput = {
   readonly toolCallStarted: boolean
   /** The cancel came before the attempt could begin. */
   readonly cancelRequested: boolean
+  /** Steps that earlier attempts meant to take, and whose outcome nobody knows. */
+  readonly stepsInDoubt: readonly StepInDoubt[]
+  readonly checkpoint: SavedCheckpoint | null
 }
 
 /** Reads what an attempt needs, in one snapshot. Index: primary keys of all tables. */
@@ -75,7 +80,8 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
     invariant(input, 'a claimed run has an input')
     const history = await readTurns(db, lease.conversationId, input.turn)
     const { fold, sequence } = await loadFold(db, lease.runId)
-    const used = lease.epoch > 1 ? await readUsedIds(db, lease.runId) : { ids: [], tools: false }
+    const again = lease.epoch > 1
+    const used = again ? await readUsedIds(db, lease.runId) : { ids: [], tools: false }
     return {
       threadId: input.thread_id,
       wireRunId: input.wire_run_id,
@@ -92,8 +98,10 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
       fold,
       sequence,
       usedIds: new Set([...history.flatMap(({ message }) => idsOf(message)), ...used.ids]),
-      toolCallStarted: used.tools || (lease.epoch > 1 && input.open_calls !== null),
+      toolCallStarted: used.tools || (again && input.open_calls !== null),
       cancelRequested: input.cancel_requested,
+      stepsInDoubt: again ? await readStepsInDoubt(db, lease) : [],
+      checkpoint: again ? await loadCheckpoint(db, lease.runId) : null,
     }
   })
 }

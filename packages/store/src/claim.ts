@@ -95,7 +95,7 @@ async function claimSome(store: Store, request: Request, only: string | null): P
 /**
  * Takes over running runs whose lease has passed and which may be tried again.
  * Guarantees: expiry and epoch are judged in the UPDATE, so a renewal that came first wins; the lost
- * attempt is marked in the same transaction. Locks: the picked rows, SKIP LOCKED. Index: runs_running,
+ * attempt is marked in the same transaction, as ended when its lease did. Locks: the picked rows, SKIP LOCKED. Index: runs_running,
  * which is as long as there are live runs; the lease itself is in no index.
  */
 export async function takeOver(store: Store, request: Request): Promise<Claimed[]> {
@@ -127,8 +127,10 @@ async function takeSome(store: Store, request: Request, only: string | null): Pr
           max_attempts, last_sequence, 'takeover' AS reason,
           extract(epoch FROM deadline_at - clock_timestamp()) * 1000 AS deadline_left_ms),
       lost AS (
-        UPDATE holdfast.run_attempts a SET ended_at = clock_timestamp(), outcome = 'lost'
-        FROM taken WHERE a.run_id = taken.id AND a.epoch < taken.execution_epoch AND a.ended_at IS NULL),
+        UPDATE holdfast.run_attempts a SET outcome = 'lost',
+          ended_at = greatest(a.started_at, least(before.lease_until, clock_timestamp()))
+        FROM taken JOIN holdfast.runs before ON before.id = taken.id
+        WHERE a.run_id = taken.id AND a.epoch < taken.execution_epoch AND a.ended_at IS NULL),
       attempt AS (
         INSERT INTO holdfast.run_attempts (run_id, epoch, tenant_id, runner, reason, base_sequence)
         SELECT id, execution_epoch, tenant_id, ${request.owner}::uuid, reason, last_sequence FROM taken)
@@ -185,8 +187,10 @@ async function takeSomeForEnding(
                WHEN on_lost = 'fail' THEN 'runner_lost'
                ELSE 'attempts_exhausted' END AS cause),
       lost AS (
-        UPDATE holdfast.run_attempts a SET ended_at = clock_timestamp(), outcome = 'lost'
-        FROM taken WHERE a.run_id = taken.id AND a.epoch < taken.execution_epoch AND a.ended_at IS NULL),
+        UPDATE holdfast.run_attempts a SET outcome = 'lost',
+          ended_at = greatest(a.started_at, least(before.lease_until, clock_timestamp()))
+        FROM taken JOIN holdfast.runs before ON before.id = taken.id
+        WHERE a.run_id = taken.id AND a.epoch < taken.execution_epoch AND a.ended_at IS NULL),
       attempt AS (
         INSERT INTO holdfast.run_attempts (run_id, epoch, tenant_id, runner, reason, base_sequence)
         SELECT id, execution_epoch, tenant_id, ${request.owner}::uuid, 'ending', last_sequence FROM taken)

@@ -3,6 +3,7 @@ export { type ArtifactPointer, type FoundFile, orphansAmong, readArtifact } from
 export { type AttemptInput, readAttemptInput } from './attempt-input.ts'
 export { type Audited, audit } from './audit.ts'
 export { type Cancelled, cancelRun, cancelThread } from './cancel.ts'
+export { saveCheckpoint } from './checkpoint.ts'
 export {
   type Claimed,
   claimForEnding,
@@ -67,8 +68,21 @@ export {
   removeRunner,
   touchRunner,
 } from './runner-record.ts'
+export { type SpanWrite, writeSpans } from './spans.ts'
 export { pruneStaleWrites, recordStaleWrite } from './stale-write.ts'
+export {
+  beginStep,
+  endStep,
+  readStep,
+  recordLostCalls,
+  type StepBegun,
+  type StepEnd,
+  type StepIntent,
+  type StepRecorded,
+  withdrawStep,
+} from './steps.ts'
 export { newId, openStore, type Store, type StoreOptions, syncClock } from './store.ts'
+export { readTimeline } from './timeline.ts'
 export { QUERIES as VIOLATION_QUERIES, type Violation, violations } from './violations.ts'
 export { openWakeups, type Topic, type Wakeups } from './wakeups.ts'
 export { whyNotFurther } from './why.ts'

@@ -42,6 +42,12 @@ export type RunView = {
     readonly bytes: number
     readonly createdAt: string
   }[]
+  /** Effects whose outcome nobody knows: those that an earlier attempt, or one that has ended, has left open. */
+  readonly inDoubt: readonly {
+    readonly step: string
+    readonly idempotencyKey: string
+    readonly since: string
+  }[]
 }
 
 type RunRow = {
@@ -63,6 +69,7 @@ type RunRow = {
   usage: TokenUsage[] | null
   attempts: RunView['attempts'] | null
   artifacts: RunView['artifacts'] | null
+  in_doubt: RunView['inDoubt'] | null
 }
 
 export type RunFilter = {
@@ -121,7 +128,11 @@ function select(condition: RawBuilder<unknown>, limit: number) {
        FROM holdfast.run_attempts a WHERE a.run_id = r.id AND a.reason <> 'ending') AS attempts,
       (SELECT json_agg(json_build_object('name', f.name, 'mediaType', f.media_type, 'bytes', f.bytes,
                 'createdAt', f.created_at) ORDER BY f.name)
-       FROM holdfast.artifacts f WHERE f.run_id = r.id) AS artifacts
+       FROM holdfast.artifacts f WHERE f.run_id = r.id) AS artifacts,
+      (SELECT json_agg(json_build_object('step', s.step_key, 'idempotencyKey', s.idempotency_key,
+                'since', s.intent_at) ORDER BY s.intent_at, s.step_key)
+       FROM holdfast.run_steps s WHERE s.run_id = r.id AND s.outcome IS NULL
+         AND (r.state <> 'running' OR s.intent_epoch < r.execution_epoch)) AS in_doubt
     FROM holdfast.runs r
     JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
     JOIN holdfast.run_inputs i ON i.run_id = r.id
@@ -155,6 +166,10 @@ function asView(run: RunRow): RunView {
     artifacts: (run.artifacts ?? []).map((artifact) => ({
       ...artifact,
       createdAt: new Date(artifact.createdAt).toISOString(),
+    })),
+    inDoubt: (run.in_doubt ?? []).map((step) => ({
+      ...step,
+      since: new Date(step.since).toISOString(),
     })),
   }
 }

@@ -104,6 +104,26 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I16 no attempt was spent that was not claimed': `
     SELECT id, attempts_used, execution_epoch FROM holdfast.runs
     WHERE attempts_used > execution_epoch OR attempts_used < 0 OR attempts_used > max_attempts`,
+  'I16 the record of a step keeps to the epochs of its run': `
+    SELECT s.run_id, s.step_key, s.intent_epoch, s.outcome_epoch, r.execution_epoch FROM holdfast.run_steps s
+    LEFT JOIN holdfast.runs r ON r.id = s.run_id
+    WHERE r.id IS NULL OR s.intent_epoch > r.execution_epoch OR s.outcome_epoch > r.execution_epoch
+      OR s.outcome_epoch < s.intent_epoch OR (s.outcome IS NULL) <> (s.outcome_epoch IS NULL)`,
+  'I16 one step of a run is one effect outside': `
+    SELECT run_id, idempotency_key, count(*) FROM holdfast.run_steps WHERE idempotency_key <> run_id::text
+    GROUP BY run_id, idempotency_key HAVING count(*) > 1`,
+  'I16 no run has succeeded with an effect in doubt that must not be repeated': `
+    SELECT s.run_id, s.step_key, s.policy FROM holdfast.run_steps s JOIN holdfast.runs r ON r.id = s.run_id
+    WHERE r.state = 'succeeded' AND s.outcome IS NULL AND s.policy <> 'retry'`,
+  'I16 a step is known by the same key to every attempt': `
+    SELECT run_id, step_key, idempotency_key FROM holdfast.run_steps
+    WHERE left(idempotency_key, 36) <> run_id::text`,
+  'I1 a checkpoint and a span keep to the epochs of their run': `
+    SELECT c.run_id, c.epoch, c.sequence FROM holdfast.run_checkpoints c LEFT JOIN holdfast.runs r ON r.id = c.run_id
+    WHERE r.id IS NULL OR c.epoch > r.execution_epoch OR c.sequence > r.last_sequence
+    UNION ALL
+    SELECT p.run_id, p.epoch, NULL FROM holdfast.run_spans p LEFT JOIN holdfast.runs r ON r.id = p.run_id
+    WHERE r.id IS NULL OR p.epoch > r.execution_epoch`,
   'I17 every ended run of a conversation that is there has one notification': `
     SELECT r.id, r.state FROM holdfast.runs r
     JOIN holdfast.conversations c ON c.id = r.conversation_id AND c.deleted_at IS NULL
@@ -148,5 +168,6 @@ export const QUERIES: Readonly<Record<string, string>> = {
     WHERE c.tenant_id <> r.tenant_id OR c.user_id <> r.user_id
       OR EXISTS (SELECT FROM holdfast.conversation_messages m WHERE m.run_id = r.id AND m.tenant_id <> r.tenant_id)
       OR EXISTS (SELECT FROM holdfast.run_events e WHERE e.run_id = r.id AND e.tenant_id <> r.tenant_id)
-      OR EXISTS (SELECT FROM holdfast.artifacts a WHERE a.run_id = r.id AND a.tenant_id <> r.tenant_id)`,
+      OR EXISTS (SELECT FROM holdfast.artifacts a WHERE a.run_id = r.id AND a.tenant_id <> r.tenant_id)
+      OR EXISTS (SELECT FROM holdfast.run_steps s WHERE s.run_id = r.id AND s.tenant_id <> r.tenant_id)`,
 }

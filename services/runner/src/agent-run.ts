@@ -2,21 +2,33 @@ import {
   type AgUiEvent,
   agentHistory,
   attemptEvent,
+  closingEvents,
   EventType,
   withdrawalEvents,
 } from '@holdfast/protocol'
-import type { Logger } from 'pino'
-import type { AgentRun } from './agents/agent.ts'
+import type { Agent, AgentRun } from './agents/agent.ts'
 import type { Attempt } from './attempt.ts'
+import { checkpoint, savedCheckpoint } from './checkpoints.ts'
+import type { FencedWriteDeps } from './fenced-write.ts'
+import type { Spans } from './spans.ts'
+import type { Steps } from './steps.ts'
 
-/** What the log says before the agent does: that an attempt begins, and what of the lost one is withdrawn. */
-export function openingEvents({ claimed, input, fold }: Attempt): AgUiEvent[] {
+/**
+ * What the log says before the agent does: that an attempt begins, and what of the lost one is withdrawn. Nothing is,
+ * when the agent goes on from a checkpoint that is the end of the log; what was left open is closed all the same.
+ */
+export function openingEvents(attempt: Attempt, agent: Agent): AgUiEvent[] {
+  const { claimed, input, fold } = attempt
   const { epoch } = claimed.lease
   if (claimed.reason === 'retry') return [attemptEvent(epoch, 'retry')]
   if (claimed.reason === 'first') {
     const begins = attemptEvent(epoch, 'first')
     if (input.state === undefined) return [begins]
     return [begins, { type: EventType.STATE_SNAPSHOT, snapshot: input.state }]
+  }
+  if (savedCheckpoint(attempt, agent)?.current) {
+    const closers = closingEvents(fold, { answerTools: false, mintId: () => '' })
+    return [...closers, attemptEvent(epoch, claimed.reason)]
   }
   return withdrawalEvents({
     fold,
@@ -28,7 +40,12 @@ export function openingEvents({ claimed, input, fold }: Attempt): AgUiEvent[] {
 }
 
 /** What the agent sees of the attempt. */
-export function agentRun(attempt: Attempt, log: Logger): AgentRun {
+export function agentRun(
+  deps: FencedWriteDeps,
+  attempt: Attempt,
+  agent: Agent,
+  { steps, spans }: { steps: Steps; spans: Spans },
+): AgentRun {
   const { claimed, input } = attempt
   const history = input.history.map(({ message }) => message)
   return {
@@ -52,13 +69,13 @@ export function agentRun(attempt: Attempt, log: Logger): AgentRun {
     usedIds: input.usedIds,
     history,
     signal: attempt.signal,
-    log,
+    log: deps.log,
     emit: (events) => attempt.emit(events),
     assertHeld: () => attempt.held.assertHeld(),
-    step: async () => Promise.reject(new Error('steps are not recorded yet')),
-    checkpoint: async () => Promise.reject(new Error('checkpoints are not saved yet')),
-    saved: null,
-    span: async (_key, _options, fn) => await fn(),
+    step: (key, options, fn) => steps.step(key, options, fn),
+    checkpoint: (data) => checkpoint(deps, attempt, data),
+    saved: savedCheckpoint(attempt, agent),
+    span: (key, options, fn) => spans.span(key, options, fn),
     artifact: (name, options, body) => attempt.artifacts.write(name, options, body),
   }
 }

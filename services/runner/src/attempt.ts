@@ -14,6 +14,8 @@ export type Attempt = {
   readonly claimed: Claimed
   readonly input: AttemptInput
   readonly signal: AbortSignal
+  /** Aborts when the right is lost, also after `signal` was aborted for another cause. */
+  readonly lost: AbortSignal
   readonly held: HeldLease
   readonly log: RunLog
   readonly artifacts: AttemptArtifacts
@@ -59,15 +61,17 @@ export function openAttempt(options: {
 }): Attempt {
   const { claimed, input, store } = options
   const controller = new AbortController()
+  const right = new AbortController()
   const stored = new Set(input.history.map(({ message }) => message.id))
   let fold = own(input.fold)
   let savedSequence = input.sequence
   let abortedAtMs: number | null = null
   let visible = false
-  let bytes = input.conversationBytes
+  let bytes = input.conversationBytes + bytesOfMessages(fold)
   let unsavedBytes = 0
 
   function abort(cause: AbortCause) {
+    if (cause === 'lease_lost') right.abort(new AttemptAborted(cause))
     if (controller.signal.aborted) return
     abortedAtMs = performance.now()
     controller.abort(new AttemptAborted(cause))
@@ -99,6 +103,7 @@ export function openAttempt(options: {
     claimed,
     input,
     signal: controller.signal,
+    lost: right.signal,
     held,
     log,
     artifacts: attemptArtifacts(options.artifactStore, claimed.lease, controller.signal),
@@ -113,6 +118,9 @@ export function openAttempt(options: {
     },
     abort,
     async begin(events) {
+      // What is withdrawn does not count any more; what the agent goes on from does.
+      if (events.some((event) => event.type === 'MESSAGES_SNAPSHOT'))
+        bytes = input.conversationBytes
       await log.append(events)
     },
     async emit(events) {
@@ -146,6 +154,10 @@ export function openAttempt(options: {
       held.release()
     },
   }
+}
+
+function bytesOfMessages({ messages }: Fold): number {
+  return messages.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(messages))
 }
 
 function bytesOf(event: AgUiEvent): number {

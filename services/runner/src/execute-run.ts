@@ -1,12 +1,12 @@
 import type { EndCause } from '@holdfast/protocol'
 import { asError, within } from '@holdfast/std'
 import type { Claimed, EndingCause } from '@holdfast/store'
-import { abortCauseOf } from './abort.ts'
 import type { Attempt } from './attempt.ts'
 import { beginAttempt } from './begin-attempt.ts'
 import { endUnread } from './end-unread.ts'
 import { childLog, type ExecuteDeps } from './execute-deps.ts'
 import { finishAttempt, leaveForRecovery, sectionMs } from './finish.ts'
+import { nameLostCalls } from './in-doubt.ts'
 import type { Instant } from './instant.ts'
 import { decideOutcome, type Outcome } from './outcome.ts'
 import { releaseAttempt } from './release-attempt.ts'
@@ -48,7 +48,9 @@ export async function endRun(
   try {
     const cause: EndCause =
       claimed.cause === 'cancel' ? { kind: 'cancel' } : { kind: 'error', code: claimed.cause }
-    await finishAttempt({ ...deps, log: childLog(deps, claimed) }, attempt, cause)
+    const own = { ...deps, log: childLog(deps, claimed) }
+    await nameLostCalls(own, attempt, deps.agents.get(claimed.agent))
+    await finishAttempt(own, attempt, cause)
   } finally {
     attempt.close()
   }
@@ -82,6 +84,6 @@ async function flushed(attempt: Attempt): Promise<Error | 'undecided' | null> {
   return ended === undefined ? 'undecided' : ended
 }
 
-function hasLost({ signal, held }: Attempt): boolean {
-  return abortCauseOf(signal) === 'lease_lost' || held.leftMs() <= 0
+function hasLost({ lost, held }: Attempt): boolean {
+  return lost.aborted || held.leftMs() <= 0
 }

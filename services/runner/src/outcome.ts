@@ -3,9 +3,12 @@ import { backoffMs, wait, within } from '@holdfast/std'
 import type { Logger } from 'pino'
 import { abortCauseOf } from './abort.ts'
 import { agentRun, openingEvents } from './agent-run.ts'
-import { AgentFailure, type AgentResult } from './agents/agent.ts'
+import { type Agent, AgentFailure, type AgentResult } from './agents/agent.ts'
 import type { Attempt } from './attempt.ts'
 import type { ExecuteDeps } from './execute-deps.ts'
+import { isInDoubt, nameLostCalls } from './in-doubt.ts'
+import { openSpans } from './spans.ts'
+import { openSteps } from './steps.ts'
 
 /** How an attempt's computing ended, before anything of it was recorded. */
 export type Outcome =
@@ -23,31 +26,46 @@ export async function decideOutcome(
   attempt: Attempt,
   log: Logger,
 ): Promise<Outcome> {
-  const { claimed, input } = attempt
-  if (claimed.reason !== 'first' && input.toolCallStarted && input.effects === 'unknown') {
-    // What the lost attempt did outside is not known, and it is never repeated silently.
-    return { kind: 'end', cause: { kind: 'error', code: 'in_doubt' } }
-  }
+  const { claimed } = attempt
   const agent = deps.agents.get(claimed.agent)
   if (!agent) return { kind: 'release', command: 'hand_back', delayMs: 1000 }
+  const own = { ...deps, log }
+  if (isInDoubt(attempt, agent)) {
+    // What a lost attempt did outside is not known, and it is never repeated silently.
+    await nameLostCalls(own, attempt, agent)
+    return { kind: 'end', cause: { kind: 'error', code: 'in_doubt' } }
+  }
   const deadline = new AbortController()
   wait(claimed.deadlineLeftMs, deadline.signal).then(
     () => attempt.abort('deadline'),
     () => undefined,
   )
   try {
-    await attempt.begin(openingEvents(attempt))
-    const result = await untilStopped(agent.run(agentRun(attempt, log)), attempt, log)
-    return { kind: 'end', cause: causeOfResult(result) }
+    await attempt.begin(openingEvents(attempt, agent))
+    return await letWork(own, attempt, agent)
   } catch (error) {
     return outcomeOfError(attempt, error, log)
   } finally {
     await attempt.artifacts.close()
     deadline.abort()
-    if (attempt.abortedAtMs !== null) {
-      deps.metrics.cancelToCloseSeconds.observe((performance.now() - attempt.abortedAtMs) / 1000)
-    }
   }
+}
+
+/** From the agent's first move until nothing of it is left: its steps have ended, or have been undone. */
+async function letWork(deps: ExecuteDeps, attempt: Attempt, agent: Agent): Promise<Outcome> {
+  const { log, metrics } = deps
+  const [steps, spans] = [openSteps(deps, attempt), openSpans(deps, attempt)]
+  const run = agentRun(deps, attempt, agent, { steps, spans })
+  const ended = await untilStopped(agent.run(run), attempt, log).then(
+    (result): Outcome => ({ kind: 'end', cause: causeOfResult(result) }),
+    (error: unknown) => outcomeOfError(attempt, error, log),
+  )
+  if (attempt.abortedAtMs !== null) {
+    metrics.cancelToCloseSeconds.observe((performance.now() - attempt.abortedAtMs) / 1000)
+  }
+  const outcome = await steps.conclude(ended)
+  await spans.close()
+  return outcome
 }
 
 /** The agent's own end; after an abort it has a bounded time to reach it. */

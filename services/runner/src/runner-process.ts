@@ -6,6 +6,7 @@ import { type AgentsFile, BUILT_IN_AGENTS, defaultAgent, parseAgentsFile } from 
 import { asError, HoldfastError, shutdownRequested, wait } from '@holdfast/std'
 import { newId, openStore, openWakeups, type Store, schemaStatus } from '@holdfast/store'
 import { type Logger, pino } from 'pino'
+import type { Agent } from './agents/agent.ts'
 import { createAgents } from './agents/create-agents.ts'
 import { openModules } from './agents/module/modules.ts'
 import { catchStrays } from './agents/module/strays.ts'
@@ -20,6 +21,8 @@ const SCHEMA_WAIT_MS = 1000
 type Options = {
   /** A test's. */
   probes?: Probes
+  /** A test's own agents, under names that the agents file has. */
+  agents?: ReadonlyMap<string, Agent>
   /** Modules that are changed are loaded again: for whoever writes them. */
   reload?: boolean
 }
@@ -37,7 +40,7 @@ export async function runnerProcess(env: NodeJS.ProcessEnv, options: Options = {
   process.exit()
 }
 
-async function live(env: NodeJS.ProcessEnv, { probes = {}, reload = false }: Options) {
+async function live(env: NodeJS.ProcessEnv, { probes = {}, reload = false, ...more }: Options) {
   const config = parseConfig(env)
   const file = await readAgents(config, env)
   const log = pino(
@@ -49,7 +52,7 @@ async function live(env: NodeJS.ProcessEnv, { probes = {}, reload = false }: Opt
   const metrics = createMetrics()
 
   await using stack = new AsyncDisposableStack()
-  const agents = await createAgents(file, {
+  const configured = await createAgents(file, {
     outbound: { allow: config.outboundAllow, openMode: config.openMode },
     modules: stack.use(openModules({ folder: dirname(config.agentsFile ?? '.'), reload, log })),
     strays: stack.use(catchStrays()),
@@ -58,6 +61,7 @@ async function live(env: NodeJS.ProcessEnv, { probes = {}, reload = false }: Opt
   stack.defer(async () => {
     await Promise.all([...agents.values()].map(async (agent) => await agent.close?.()))
   })
+  const agents = new Map([...configured, ...(more.agents ?? [])])
   const store = stack.use(
     openStore({
       databaseUrl: config.databaseUrl,

@@ -10,6 +10,10 @@ export const FENCED_OPERATIONS = [
   'retry',
   'fold',
   'renew',
+  'step_intent',
+  'step_outcome',
+  'checkpoint',
+  'span',
 ] as const
 export type FencedOperation = (typeof FENCED_OPERATIONS)[number]
 

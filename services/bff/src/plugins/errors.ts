@@ -118,10 +118,6 @@ export function notFound() {
   return new HoldfastError('not_found', 'not_found', `${PROBLEMS.not_found}.`)
 }
 
-export function notImplemented(what: string) {
-  return new HoldfastError('not_implemented', 'not_implemented', `${what} is not implemented yet.`)
-}
-
 function codeOf(error: HoldfastError): ProblemCode {
   return error.code in PROBLEMS ? (error.code as ProblemCode) : 'internal'
 }

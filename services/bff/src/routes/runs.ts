@@ -1,10 +1,23 @@
-import { ListRunsQuery, RunPage, RunView, WhyView, whyInWords } from '@holdfast/protocol'
-import { listRuns, readRun, type RunView as StoredRun, whyNotFurther } from '@holdfast/store'
+import {
+  ListRunsQuery,
+  RunPage,
+  RunView,
+  TimelineView,
+  WhyView,
+  whyInWords,
+} from '@holdfast/protocol'
+import {
+  listRuns,
+  readRun,
+  readTimeline,
+  type RunView as StoredRun,
+  whyNotFurther,
+} from '@holdfast/store'
 import type { FastifyInstance } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import * as z from 'zod'
 import type { Bff } from '../bff.ts'
-import { invalidRequest, notFound, notImplemented } from '../plugins/errors.ts'
+import { invalidRequest, notFound } from '../plugins/errors.ts'
 import { lookupId, pathId } from './ids.ts'
 
 const Params = z.object({ id: z.string() })
@@ -71,10 +84,15 @@ export function runRoutes(app: FastifyInstance, bff: Bff): void {
   routes.route({
     method: 'GET',
     url: '/runs/:id/timeline',
-    schema: { summary: 'Not implemented yet: timeline', params: Params },
+    schema: {
+      summary: 'What happened to it: attempts, their parts, lease gaps, refused writes',
+      params: Params,
+      response: { 200: TimelineView },
+    },
     async handler(request) {
-      if (!(await readRun(bff.store, request.principal, pathId(request)))) throw notFound()
-      throw notImplemented('timeline')
+      const found = await readTimeline(bff.store, request.principal, pathId(request))
+      if (!found) throw notFound()
+      return found
     },
   })
 }
@@ -85,5 +103,5 @@ function viewOf(run: StoredRun): RunView {
     ...artifact,
     url: `/runs/${run.runId}/artifacts/${encodeURIComponent(name)}`,
   }))
-  return { ...run, inDoubt: [], artifacts }
+  return { ...run, artifacts }
 }

@@ -58,7 +58,7 @@ export type AgentRun = {
    * 1 MiB; the last one counts. Not while something else of the agent emits, since `data` cannot know of it.
    */
   checkpoint(data: unknown): Promise<void>
-  /** What the last checkpoint of this run saved; `null`: there is none. */
+  /** The last checkpoint of the run as this attempt began; `null`: there is none. */
   readonly saved: Checkpoint | null
   /** Runs `fn` as a part of the timeline that has no effect to be careful about. */
   span<T>(key: string, options: SpanOptions, fn: () => Promise<T> | T): Promise<T>
@@ -86,6 +86,8 @@ export interface Agent {
    * withdrawn after a takeover or hand-back. Without it every attempt says everything again.
    */
   readonly resumes?: boolean
+  /** Tool calls happen at its upstream and are only told of: a lost one is in doubt as `effects` says. */
+  readonly callsElsewhere?: boolean
   run(run: AgentRun): Promise<AgentResult>
   /** Ends what outlives single runs, when no run is executed any more. */
   close?(): Promise<void>

@@ -17,7 +17,7 @@ export function createDemoAgent(): Agent {
       if (commands.think) await think(speaker)
       if (commands.state) await showState(speaker, run)
       if (commands.activity) await showActivity(speaker)
-      if (commands.tool !== undefined) await callTool(speaker, commands.tool)
+      if (commands.tool !== undefined) await callTool(speaker, run, commands.tool)
       if (commands.fileWords !== undefined) {
         const words = longText(commands.fileWords)
         await run.artifact(DEMO_FILE, { mediaType: 'text/plain; charset=utf-8' }, words)
@@ -77,7 +77,7 @@ async function showActivity({ id, emit }: Speaker) {
   await emit({ type: EventType.ACTIVITY_DELTA, messageId, activityType, patch })
 }
 
-async function callTool({ id, emit, words }: Speaker, text: string) {
+async function callTool({ id, emit, words }: Speaker, run: AgentRun, text: string) {
   const parentMessageId = id('m')
   const toolCallId = id('t')
   await emit({
@@ -92,11 +92,16 @@ async function callTool({ id, emit, words }: Speaker, text: string) {
     delta,
   }))
   await emit({ type: EventType.TOOL_CALL_END, toolCallId })
+  // It reaches nothing, so it may be done again; an attempt that finds its result does not.
+  const found = await run.step('demo_lookup', { kind: 'tool', policy: 'retry' }, () => ({
+    query: text,
+    characters: [...text].length,
+  }))
   await emit({
     type: EventType.TOOL_CALL_RESULT,
     messageId: id('m'),
     toolCallId,
-    content: JSON.stringify({ query: text, characters: [...text].length }),
+    content: JSON.stringify(found),
     role: 'tool',
   })
 }

@@ -2,7 +2,7 @@
  * What becomes of a step whose intent is known and whose outcome is not, because its attempt was lost or cut:
  * `retry` calls again with the same idempotency key, `ask` lets `lookup` decide, `stop` ends the run `in_doubt`.
  */
-type StepPolicy = 'retry' | 'ask' | 'stop'
+export type StepPolicy = 'retry' | 'ask' | 'stop'
 
 /** What a step's functions are given. */
 export type StepCall = {
@@ -13,7 +13,7 @@ export type StepCall = {
 }
 
 /** What the outside knows of an effect. */
-type StepAnswer<T> =
+export type StepAnswer<T> =
   | { readonly kind: 'done'; readonly result: T }
   | { readonly kind: 'not_done' }
   | { readonly kind: 'unknown' }
@@ -29,6 +29,8 @@ export type StepOptions<T> = {
    * Not after an end in doubt, which people have to look at, and not when the run ends without its agent.
    */
   readonly compensate?: ((result: T, call: StepCall) => Promise<void> | void) | undefined
+  /** Cuts the step, like the attempt's end does: what `fn` rejects with afterwards is no outcome. */
+  readonly signal?: AbortSignal | undefined
   /** The key of the step or span that this one is part of. */
   readonly parent?: string | undefined
 }

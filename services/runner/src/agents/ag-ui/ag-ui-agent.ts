@@ -22,6 +22,7 @@ export function createAgUiAgent(spec: AgUiAgentSpec, deps: AgUiDeps): Agent {
   const caps = deps.caps ?? SSE_CAPS
   return {
     type: 'ag-ui',
+    callsElsewhere: true,
     async run(run) {
       const log = notedLog(run)
       try {

@@ -85,7 +85,7 @@ export function takeStep<T>(
   work: Work<T>,
 ): Promise<T> {
   own.signal.throwIfAborted()
-  return run.step(key, options, ({ idempotencyKey }) =>
+  return run.step(key, { ...options, signal: own.signal }, ({ idempotencyKey }) =>
     work({ idempotencyKey, signal: own.signal, run: own }),
   )
 }

@@ -35,7 +35,8 @@ export async function callTool(
   const { policy } = found
   // Nobody can ask a server what became of a call, so whoever wants it asked is asked themselves.
   const lookup = policy === 'ask' ? { lookup: async () => ({ kind: 'unknown' }) as const } : {}
-  return await run.step(stepKey(call, place), { kind: 'tool', policy, ...lookup }, async (step) => {
+  const options = { kind: 'tool', policy, signal, ...lookup }
+  return await run.step(stepKey(call, place), options, async (step) => {
     const { tenantId, userId, runId } = run
     const meta = {
       'holdfast/idempotencyKey': step.idempotencyKey,
