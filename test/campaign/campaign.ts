@@ -162,7 +162,11 @@ async function quiet(
   const isDelivering = sinks.length > 0 && (await notifies(server.admin))
   const undelivered = `SELECT event_id, endpoint FROM holdfast.deliveries WHERE state = 'pending'
     UNION ALL SELECT event_id, 'not known yet' FROM holdfast.outbox WHERE expanded_at IS NULL`
+  // An endpoint that was out of reach again and again is tried after minutes, then hours; nobody waits for that here.
+  const hurry = `UPDATE holdfast.deliveries SET next_attempt_at = clock_timestamp()
+    WHERE state = 'pending' AND relay IS NULL AND next_attempt_at > clock_timestamp()`
   for (;;) {
+    if (isDelivering) await server.admin(hurry)
     const open = await server.admin<{ id?: string }>(unfinished)
     const pending = isDelivering ? await server.admin<{ id?: string }>(undelivered) : []
     if (isSeen && open.length + pending.length === 0) return []
