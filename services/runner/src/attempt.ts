@@ -28,7 +28,10 @@ export type Attempt = {
   abort(cause: AbortCause): void
   /** Appends; a conversation or event over its limit fails the attempt and appends nothing. */
   emit(events: readonly AgUiEvent[]): Promise<void>
-  /** Appends what the attempt itself has to say first. */
+  /**
+   * Appends what the attempt itself has to say first, and waits until that is durable: who was taken for dead between
+   * the claim and this moment is told so here, before an agent asks anybody for anything.
+   */
   begin(events: readonly AgUiEvent[]): Promise<void>
   /** Saves the fold if it has grown enough to be worth a write. */
   save(): Promise<void>
@@ -122,6 +125,7 @@ export function openAttempt(options: {
       if (events.some((event) => event.type === 'MESSAGES_SNAPSHOT'))
         bytes = input.conversationBytes
       await log.append(events)
+      await log.settled()
     },
     async emit(events) {
       controller.signal.throwIfAborted()
