@@ -137,7 +137,10 @@ const PLANTED: Record<string, { names: string; plant: (evidence: Evidence) => vo
   },
   'an old attempt asked after a new one': {
     names: 'I3',
-    plant: ({ histories }) => void histories.asked.reverse(),
+    plant({ histories }) {
+      const [old] = histories.asked.splice(0, 1)
+      if (old) histories.asked.push({ ...old, atMs: 3500 })
+    },
   },
   'an upstream stayed connected': {
     names: 'I14',

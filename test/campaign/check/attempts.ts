@@ -12,6 +12,8 @@ import type {
 const STATEMENT_MS = 250
 /** For a socket's end to be seen by the other side, on a machine that is busy. */
 const CLOSE_MS = 3000
+/** For a request that was on its way when its run was given to somebody else. */
+const ARRIVE_MS = 1000
 
 /** I1, I14, I19: attempts one after the other, turns in order, upstreams never asked by who has lost. */
 export function checkAttempts(
@@ -65,7 +67,7 @@ function checkSequence(attempts: readonly StoredAttempt[]): Finding[] {
 function checkRequests(requests: readonly Asked[], stored: Stored): Finding[] {
   const found: Finding[] = []
   const run = stored.runs.get(requests[0]?.runId ?? '')
-  let highest = 0
+  let newest = { epoch: 0, atMs: 0 }
   for (const request of requests) {
     const { runId, epoch } = request
     const say = (invariant: string, detail: string) => found.push({ invariant, runId, detail })
@@ -73,9 +75,12 @@ function checkRequests(requests: readonly Asked[], stored: Stored): Finding[] {
       say('I18 only what was accepted is executed', `${request.script} was asked`)
       continue
     }
-    if (epoch < highest) say('I3 who has lost asks nobody', `${epoch} asked after ${highest}`)
-    if (epoch === highest) say('I16 an attempt asks once', `${epoch} asked twice`)
-    highest = Math.max(highest, epoch)
+    const lateMs = request.atMs - newest.atMs
+    if (epoch < newest.epoch && lateMs > ARRIVE_MS) {
+      say('I3 who has lost asks nobody', `${epoch} asked ${lateMs} ms after ${newest.epoch}`)
+    }
+    if (epoch === newest.epoch) say('I16 an attempt asks once', `${epoch} asked twice`)
+    if (epoch > newest.epoch) newest = request
     if (request.idempotencyKey !== runId) {
       say('I16 the key is the same in every attempt', request.idempotencyKey)
     }
@@ -86,8 +91,8 @@ function checkRequests(requests: readonly Asked[], stored: Stored): Finding[] {
     const attempt = stored.attempts.get(runId)?.find((each) => each.epoch === epoch)
     if (closedAtMs === null) say('I14 upstreams are closed', `epoch ${epoch} is still connected`)
     else if (attempt?.endedAtMs && attempt.outcome !== 'lost') {
-      const lateMs = Math.round(closedAtMs - attempt.endedAtMs)
-      if (lateMs > CLOSE_MS) say('I14 upstreams are closed first', `${lateMs} ms after the end`)
+      const afterMs = Math.round(closedAtMs - attempt.endedAtMs)
+      if (afterMs > CLOSE_MS) say('I14 upstreams are closed first', `${afterMs} ms after the end`)
     }
   }
   return found
