@@ -228,11 +228,11 @@ test.each<[string, RunState, string, string | null]>([
 
 type Tally = { written: number; refused: number; takenOver: number; handedBack: number }
 
-/** Claims, writes, dawdles beyond its lease now and then, and hands back, until told to stop. */
-async function claimer(random: Random, signal: AbortSignal, tally: Tally): Promise<void> {
+/** Claims, writes, dawdles beyond its lease now and then, and hands back, until that is enough. */
+async function claimer(random: Random, enough: () => boolean, tally: Tally): Promise<void> {
   const owner = randomUUID()
   const leaseMs = 40
-  while (!signal.aborted) {
+  while (!enough()) {
     const request = { owner, agents: ['demo'], leaseMs, limit: 2 }
     const taken = await takeOver(store, request)
     tally.takenOver += taken.length
@@ -268,9 +268,9 @@ test('claimers with tiny leases over few runs: logs without a gap, epochs that n
   await sql(`UPDATE holdfast.runs SET lease_until = '3000-01-01' WHERE state = 'running'`)
   const runs = await Promise.all(Array.from({ length: 6 }, async () => (await accept(store)).runId))
   const tally = { written: 0, refused: 0, takenOver: 0, handedBack: 0 }
-  const signal = AbortSignal.timeout(3000)
-  await Promise.all(Array.from({ length: 4 }, () => claimer(random, signal, tally)))
-  expect(Math.min(...Object.values(tally))).toBeGreaterThan(5)
+  // How much that takes is the machine's affair; without some of each the test would prove nothing.
+  const enough = () => tally.written > 300 && Math.min(...Object.values(tally)) > 10
+  await Promise.all(Array.from({ length: 4 }, () => claimer(random, enough, tally)))
   const logs = await sql<{ n: number; low: number; high: number; falls: number; last: number }>(
     `SELECT count(*)::int AS n, min(sequence)::int AS low, max(sequence)::int AS high,
        count(*) FILTER (WHERE epoch < before)::int AS falls, r.last_sequence::int AS last
