@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import type { Message } from '@holdfast/protocol'
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { cancel, until } from '../chaos/observe.ts'
 import { request, send } from '../support/api.ts'
@@ -162,6 +163,24 @@ test('a changed file is used by the next run, a broken one is not, and running c
   await logged('a changed agent was loaded', 3)
   expect((await checkRun(holdfast.url, running.runId)).text).toBe('old third')
   expect(await say()).toBe('old fourth')
+})
+
+test('three parallel tools of which one throws: the others are cancelled, in the log and in the next turn’s history', async () => {
+  const first = await ask('three', { agent: 'report' })
+  expect(first.run).toMatchObject({ state: 'failed', error: { code: 'agent_error' } })
+  const results = first.messages.flatMap(({ message }) =>
+    message.role === 'tool' ? [message.content] : [],
+  )
+  expect(results).toEqual(['cancelled', 'cancelled', 'failed'])
+  expect(JSON.stringify(first.log)).not.toContain('secret')
+  const { conversationId } = first.run
+  const next = await ask('history', { agent: 'report', conversationId })
+  const history = resultOf(next.log) as Message[]
+  expect(history.map(({ role }) => role)).toEqual([
+    'user',
+    ...Array(3).fill(['assistant', 'tool']).flat(),
+    'user',
+  ])
 })
 
 test('what an agent throws ends its run as agent_error, and its words stay in the log', async () => {
