@@ -24,13 +24,13 @@ async function serverThat(answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
 }
 
-function poolOf(url: string, more: { openMode?: boolean; toolTimeoutMs?: number } = {}) {
-  const { openMode = true, toolTimeoutMs = 5000 } = more
+function poolOf(url: string, more: { openMode?: boolean; openTimeoutMs?: number } = {}) {
+  const { openMode = true, openTimeoutMs = 5000 } = more
   const pool = sessionPool({
     servers: { tools: { url, headers: {} } },
     outbound: { allow: [], openMode },
     connectTimeoutMs: 1000,
-    toolTimeoutMs,
+    openTimeoutMs,
     log: pino({ level: 'silent' }),
   })
   onTestFinished(() => pool.close())
@@ -68,7 +68,7 @@ test('a redirect is not followed, wherever it leads', async () => {
 
 test('a server that never answers costs its time limit, and one that cannot be reached nothing', async () => {
   const silent = await serverThat(() => undefined)
-  expect(await failureOf(poolOf(silent, { toolTimeoutMs: 100 }))).toMatchObject({
+  expect(await failureOf(poolOf(silent, { openTimeoutMs: 100 }))).toMatchObject({
     name: 'McpFailure',
   })
   const gone = createServer().listen(0, '127.0.0.1')
@@ -84,7 +84,7 @@ test('whoever stops waiting for a session leaves at once, with their own reason'
   const arrived = Promise.withResolvers<void>()
   const silent = await serverThat(() => arrived.resolve())
   const leaving = new AbortController()
-  const pool = poolOf(silent, { toolTimeoutMs: 60_000 })
+  const pool = poolOf(silent, { openTimeoutMs: 60_000 })
   const failed = failureOf(pool, leaving.signal)
   await arrived.promise
   const reason = new Error('cancel')
@@ -113,7 +113,7 @@ test('a server that is no program is not there', async () => {
     servers: { tools: { command: '/no/such/program', args: [], env: {} } },
     outbound: { allow: [], openMode: true },
     connectTimeoutMs: 1000,
-    toolTimeoutMs: 1000,
+    openTimeoutMs: 1000,
     log: pino({ level: 'silent' }),
   })
   expect(await failureOf(pool)).toMatchObject({ name: 'McpFailure', kind: 'refused' })

@@ -9,7 +9,8 @@ export type PoolOptions = {
   readonly servers: Readonly<Record<string, McpServerSpec>>
   readonly outbound: Outbound
   readonly connectTimeoutMs: number
-  readonly toolTimeoutMs: number
+  /** For opening a session, and for everything but calls. */
+  readonly openTimeoutMs: number
   readonly log: Logger
 }
 
@@ -113,7 +114,7 @@ async function opened(
   signal: AbortSignal,
 ): Promise<McpSession> {
   const { openMcpSession } = await import('./mcp-session.ts')
-  const { outbound, connectTimeoutMs, toolTimeoutMs: timeoutMs, log } = options
+  const { outbound, connectTimeoutMs, openTimeoutMs: timeoutMs, log } = options
   const sessionLog = log.child({ mcpServer: name })
   return await openMcpSession(
     { server, headers, outbound, connectTimeoutMs, timeoutMs, log: sessionLog },

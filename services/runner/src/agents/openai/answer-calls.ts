@@ -1,4 +1,5 @@
 import { failuresOf, withScope } from '@holdfast/agent-kit'
+import { LIMITS } from '@holdfast/protocol'
 import { AgentFailure } from '../agent.ts'
 import { isApproved } from './approval.ts'
 import type { AskDeps } from './ask-model.ts'
@@ -44,8 +45,6 @@ const NOT_APPROVED = 'Not called: the user did not approve it.'
 
 /** Longer than a server is given to hear of a cancel, shorter than an attempt is given to stop. */
 const STOP_MS_MAX = 3000
-/** As much as a checkpoint may hold. */
-const CHECKPOINT_BYTES_MAX = 1 << 20
 
 /** What was decided is saved before anything is called, and what came of it after. */
 async function makeAll(placed: readonly Placed[], turn: Turn, deps: AnswerDeps): Promise<void> {
@@ -87,6 +86,6 @@ async function answer(call: MadeCall, result: string, { ids, log }: AskDeps): Pr
 /** Without it another attempt would ask the model again; its steps still keep it from doing things twice. */
 async function save(turn: Turn, { run }: AskDeps): Promise<void> {
   const bytes = Buffer.byteLength(JSON.stringify(turn))
-  if (bytes <= CHECKPOINT_BYTES_MAX) return await run.checkpoint(turn)
+  if (bytes <= LIMITS.checkpointBytesMax) return await run.checkpoint(turn)
   run.log.warn({ bytes }, 'the turn has become too large for a checkpoint')
 }

@@ -14,11 +14,20 @@ export type OpenAiDeps = {
   readonly caps?: SseCaps | undefined
 }
 
+/** A server that is a program may have to be fetched before it can begin. */
+const OPEN_MS_MAX = 60_000
+
 /** A model behind any server that speaks OpenAI's chat completions. */
 export function createOpenAiAgent(spec: OpenAiAgentSpec, deps: OpenAiDeps): Agent {
   const { outbound, log: ownLog, caps } = deps
-  const { mcpServers: servers, connectTimeoutMs, toolTimeoutMs } = spec
-  const sessions = sessionPool({ servers, outbound, connectTimeoutMs, toolTimeoutMs, log: ownLog })
+  const { mcpServers: servers, connectTimeoutMs } = spec
+  const sessions = sessionPool({
+    servers,
+    outbound,
+    connectTimeoutMs,
+    openTimeoutMs: OPEN_MS_MAX,
+    log: ownLog,
+  })
   return {
     type: 'openai',
     resumes: true,
