@@ -14,7 +14,7 @@ test.each(mutants)('the code can be broken so that $name', async (mutant) => {
   expect(broken(text, mutant)).not.toBe(text)
   const tests = await read(mutant.test)
   // A name may be put together from a table, or from values.
-  const literal = !/test\.each|test\(`/.test(tests)
+  const literal = !/\b(?:test|describe)(?:\.each|\.for|\((?!'))/.test(tests)
   if (mutant.only && literal) expect(tests).toContain(mutant.only)
 })
 
