@@ -51,7 +51,7 @@ export {
   type Presence,
 } from './presence.ts'
 export type { Principal } from './principal.ts'
-export { ensurePartitions, queueFigures, readiness } from './readiness.ts'
+export { dropPartition, ensurePartitions, queueFigures, readiness } from './readiness.ts'
 export { type Released, releaseRun } from './release.ts'
 export {
   type Ownership,

@@ -20,6 +20,18 @@ export async function ensurePartitions(store: Store, days: number): Promise<void
   await rows(store, sql`SELECT holdfast.ensure_partitions(${days})`)
 }
 
+/**
+ * Forgets the oldest day of the log that ended more than `days` days ago and has no unfinished run. One table a call, and
+ * none when somebody holds the log for longer than a moment. `null`: there was none.
+ */
+export async function dropPartition(store: Store, days: number): Promise<string | null> {
+  const dropped = await row(
+    store,
+    sql<{ name: string | null }>`SELECT holdfast.drop_partition(${days}) AS name`,
+  )
+  return dropped?.name ?? null
+}
+
 /** Figures of the whole installation, for /metrics. Unfinished runs are counted by partial indexes. */
 export async function queueFigures(store: Store): Promise<{
   runs: { state: string; count: number }[]

@@ -13,6 +13,8 @@ export type RunnerConfig = {
   leaseMs: number
   drainMs: number
   metricsPort: number | null
+  /** Days that the events of ended runs are kept; `null`: for ever. */
+  retentionDays: number | null
   host: string
   outboundAllow: readonly string[]
   /** No authentication is configured: upstreams on loopback are allowed. */
@@ -32,14 +34,13 @@ export type NotificationConfig = {
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
-function whole(min: number, max: number, fallback: number) {
+function whole(min: number, max: number) {
   const expected = `a whole number from ${min} to ${max}`
   return z
     .string()
     .regex(/^\d{1,9}$/, expected)
     .transform(Number)
     .refine((number) => number >= min && number <= max, expected)
-    .default(fallback)
 }
 
 const postgresUrl = z
@@ -51,9 +52,10 @@ const Env = z.object({
   DATABASE_URL: postgresUrl,
   DATABASE_DIRECT_URL: postgresUrl.optional(),
   HOLDFAST_AGENTS: z.string().optional(),
-  RUNNER_CONCURRENCY: whole(1, 10_000, 100),
-  LEASE_SECONDS: whole(1, 3600, 30),
-  DRAIN_SECONDS: whole(0, 3600, 30),
+  RUNNER_CONCURRENCY: whole(1, 10_000).default(100),
+  LEASE_SECONDS: whole(1, 3600).default(30),
+  DRAIN_SECONDS: whole(0, 3600).default(30),
+  RETENTION_DAYS: whole(1, 36_500).optional(),
   RUNNER_METRICS_PORT: z
     .string()
     .regex(/^\d{1,5}$/, 'a whole number from 0 to 65535')
@@ -107,6 +109,7 @@ export function parseConfig(
     leaseMs: env.LEASE_SECONDS * 1000,
     drainMs: env.DRAIN_SECONDS * 1000,
     metricsPort: env.RUNNER_METRICS_PORT ?? null,
+    retentionDays: env.RETENTION_DAYS ?? null,
     host: env.HOST,
     outboundAllow: env.OUTBOUND_ALLOW,
     openMode: !env.AUTH_JWT_SECRET && !env.AUTH_JWKS_URL,

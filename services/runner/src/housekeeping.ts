@@ -1,6 +1,7 @@
 import { type ArtifactStore, runFolder } from '@holdfast/artifacts'
 import { type Loop, loop } from '@holdfast/std'
 import {
+  dropPartition,
   ensurePartitions,
   pruneDelivered,
   pruneStaleWrites,
@@ -23,9 +24,11 @@ export function housekeeping(options: {
   store: Store
   artifactStore: ArtifactStore
   silentMs: number
+  /** Days that the log of ended runs is kept; `null`: for ever. */
+  retentionDays: number | null
   onError: (error: Error) => void
 }): Loop {
-  const { store, artifactStore } = options
+  const { store, artifactStore, retentionDays } = options
   let rounds = 0
   return loop({
     name: 'housekeeping',
@@ -35,6 +38,7 @@ export function housekeeping(options: {
       if (rounds % ROUNDS_A_CLOCK_SYNC === 0) {
         await syncClock(store)
         await ensurePartitions(store, PARTITION_DAYS)
+        if (retentionDays !== null) await dropPartition(store, retentionDays)
       }
       rounds += 1
       await purgeDeleted(store, 20, (run) => artifactStore.remove(runFolder(run)))

@@ -134,6 +134,7 @@ export async function runRunner(options: {
     housekeeping({
       ...options,
       silentMs: 60_000 + 2 * config.leaseMs,
+      retentionDays: config.retentionDays,
       onError: onError('housekeeping'),
     }),
     artifactCollector({ ...options, onError: onError('collecting artifacts') }),
