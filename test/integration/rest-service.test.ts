@@ -25,6 +25,7 @@ const ROUTES: Readonly<Record<string, readonly string[]>> = {
   '/runs/{id}/events': ['get'],
   '/conversations': ['get'],
   '/conversations/{id}': ['get', 'patch', 'delete'],
+  '/conversations/{id}/attachments/{attachmentId}': ['get'],
   '/ag-ui/{agent}': ['post'],
   '/ag-ui/{agent}/cancel': ['post'],
   '/runners': ['get'],

@@ -16,6 +16,7 @@ import {
   violations,
 } from '@holdfast/store'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ATTACHMENT_PLANTS, IMAGE } from '../support/attachment-plants.ts'
 import { ADA, accept, append, claimOne, finish, message, recordAgents } from '../support/by-hand.ts'
 import { createDatabase, type TestDatabase } from '../support/database.ts'
 import { DELIVERY_PLANTS, DELIVERY_WALLS, EVENT_OF_RUN } from '../support/delivery-plants.ts'
@@ -60,7 +61,7 @@ async function speaking(more = {}): Promise<Awaited<ReturnType<typeof claimOne>>
 }
 
 async function makeRuns(): Promise<void> {
-  const ended = (await speaking()).lease
+  const ended = (await speaking({ message: IMAGE })).lease
   await recordStep(store, ended)
   const file = { name: 'a.txt', path: 'acme/a.txt', mediaType: 'text/plain', bytes: 3 }
   await finish(store, ended, undefined, undefined, [file])
@@ -225,6 +226,7 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
     'running',
     `UPDATE holdfast.run_folds SET epoch = 9 WHERE run_id = $1`,
   ],
+  ...ATTACHMENT_PLANTS,
   [
     'I10 an ended run keeps neither fold nor owner',
     'ended',

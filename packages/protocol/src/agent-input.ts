@@ -57,9 +57,7 @@ export function readAgentInput(body: unknown): AgentInputOutcome {
   const { messages, resume = [], state, tools, context } = parsed.data as RunAgentInput
   const said = messages.find((message) => message.role === 'user')
   const content = UserContent.safeParse(said?.content)
-  if (said && !content.success) {
-    return refused('messages', 'the last user message has no usable content')
-  }
+  if (said && !content.success) return unusable(content.error, lastPlaceOf('user', body))
   const foreign = messages.find((message) => !ForeignId.safeParse(message.id).success)
   if (foreign) {
     return refused('messages', `the id of the last ${foreign.role} message has 1 to 256 characters`)
@@ -117,6 +115,22 @@ function invalid(error: {
 }): AgentInputOutcome {
   const errors = error.issues.map(({ path, message }) => ({ path: path.join('.'), message }))
   return { kind: 'invalid', errors }
+}
+
+/** Says which part cannot be used, where one can be named. */
+function unusable(error: z.ZodError, place: number): AgentInputOutcome {
+  const named = error.issues.filter(({ path }) => path.length > 0)
+  if (named.length === 0) return refused('messages', 'the last user message has no usable content')
+  const errors = named.map(({ path, message }) => ({
+    path: ['messages', place, 'content', ...path].join('.'),
+    message,
+  }))
+  return { kind: 'invalid', errors }
+}
+
+function lastPlaceOf(role: string, body: unknown): number {
+  const { messages } = body as { messages: readonly unknown[] }
+  return messages.map(roleOf).lastIndexOf(role)
 }
 
 function refused(path: string, message: string): AgentInputOutcome {

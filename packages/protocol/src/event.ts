@@ -1,9 +1,11 @@
 import type {
+  ContentPart,
   Context,
   Event,
   Interrupt,
   JsonPatch,
   Message,
+  PartSource,
   ResumeEntry,
   RunAgentInput,
   TokenUsage,
@@ -15,10 +17,12 @@ import type {
 /** An AG-UI 1.0 event, the only thing a run's log holds. */
 export type AgUiEvent = Event
 export type {
+  ContentPart,
   Context,
   Interrupt,
   JsonPatch,
   Message,
+  PartSource,
   ResumeEntry,
   RunAgentInput,
   TokenUsage,

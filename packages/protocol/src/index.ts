@@ -20,15 +20,24 @@ export {
   type Pending,
   type ToolResult,
 } from './answers.ts'
+export {
+  attachmentUrl,
+  type MediaPart,
+  mapMedia,
+  referenceOf,
+  sentBytesOf,
+} from './attachment.ts'
 export { type Closing, closingEvents } from './closing.ts'
 export { coalesce } from './coalesce.ts'
 export { type EndCause, endingOf, type RunEnding } from './ending.ts'
 export type {
   AgUiEvent,
+  ContentPart,
   Context,
   Interrupt,
   JsonPatch,
   Message,
+  PartSource,
   ResumeEntry,
   RunAgentInput,
   TokenUsage,

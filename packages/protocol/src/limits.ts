@@ -2,6 +2,12 @@
 export const LIMITS = {
   /** The message of a turn: its text, or its content parts as JSON. */
   messageBytesMax: 1 << 20,
+  /** Parts of a message's content. */
+  contentPartsMax: 100,
+  /** Bytes that are stored beside a conversation's messages. */
+  conversationAttachmentBytesMax: 64 << 20,
+  /** Of these, what an attempt's agent is given, the newest first. */
+  attemptAttachmentBytesMax: 8 << 20,
   /** All messages of a conversation as one snapshot, as JSON. */
   conversationBytesMax: 8 << 20,
   /** Turns waiting behind the first unfinished one. */

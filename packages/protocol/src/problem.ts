@@ -19,6 +19,7 @@ export const PROBLEMS = {
   unsupported_media_type: 'The content type is not supported',
   turn_mismatch: 'The same turn was sent before with another body',
   unknown_agent: 'No such agent was ever recorded',
+  unknown_attachment: 'The conversation has no such attachment',
   rate_limited: 'Too many requests',
   overloaded: 'The service cannot answer right now',
   not_implemented: 'This is not implemented yet',

@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import { isAttachable, isBase64, isDataUrl, sentBytesOf } from './attachment.ts'
 import { LIMITS } from './limits.ts'
 import { DeliveryState } from './notification-settings.ts'
 import { RunErrorCode, RunOutcome, RunState } from './run-state.ts'
@@ -7,9 +8,18 @@ import { RunErrorCode, RunOutcome, RunState } from './run-state.ts'
 export const ForeignId = z.string().min(1).max(256)
 
 const Metadata = z.record(z.string(), z.unknown())
+const ATTACHABLE = 'must be a media type of pictures, sound, films, text or documents'
 const Source = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('data'), value: z.string(), mimeType: z.string() }),
-  z.object({ type: z.literal('url'), value: z.string(), mimeType: z.string().optional() }),
+  z.object({
+    type: z.literal('data'),
+    value: z.string().min(1).refine(isBase64, 'must be base64, with its padding'),
+    mimeType: z.string().refine(isAttachable, ATTACHABLE),
+  }),
+  z.object({
+    type: z.literal('url'),
+    value: z.string().refine(isUsableUrl, `as a data URL it ${ATTACHABLE} with base64`),
+    mimeType: z.string().optional(),
+  }),
   z.object({
     type: z.literal('file'),
     value: z.string(),
@@ -17,6 +27,14 @@ const Source = z.discriminatedUnion('type', [
     mimeType: z.string().optional(),
   }),
 ])
+
+/** What is elsewhere is the caller's and the agent's affair; what comes along is looked at. */
+function isUsableUrl(value: string): boolean {
+  if (!isDataUrl(value)) return true
+  const sent = sentBytesOf({ type: 'url', value })
+  return sent !== null && sent.base64 !== '' && isBase64(sent.base64) && isAttachable(sent.mimeType)
+}
+
 const mediaPart = <T extends string>(type: T) =>
   z.object({
     type: z.literal(type),
@@ -43,7 +61,8 @@ export const UserContent = z.union([
         mediaPart('document'),
       ]),
     )
-    .min(1),
+    .min(1)
+    .max(LIMITS.contentPartsMax),
 ])
 export type UserContent = z.infer<typeof UserContent>
 

@@ -1,5 +1,6 @@
 import type {
   AgUiEvent,
+  ContentPart,
   Context,
   Fold,
   Message,
@@ -10,6 +11,7 @@ import type {
 } from '@holdfast/protocol'
 import { invariant } from '@holdfast/std'
 import { sql } from 'kysely'
+import { readAttachedContents } from './attached-contents.ts'
 import { loadCheckpoint, type SavedCheckpoint } from './checkpoint.ts'
 import { loadFold } from './fold-record.ts'
 import type { Lease } from './lease.ts'
@@ -23,6 +25,8 @@ export type AttemptInput = {
   readonly wireRunId: string
   /** The stored turns up to this one, with this turn's user message last. */
   readonly history: readonly { readonly message: Message; readonly status: MessageStatus }[]
+  /** By message id: contents of the history with the bytes that they refer to. None where no agent will ask. */
+  readonly attached: ReadonlyMap<string, readonly ContentPart[]>
   /** Bytes of the conversation's stored messages as JSON. */
   readonly conversationBytes: number
   /** AG-UI state as this turn begins; `undefined`: none. */
@@ -51,7 +55,11 @@ export type AttemptInput = {
 }
 
 /** Reads what an attempt needs, in one snapshot. Index: primary keys of all tables. */
-export async function readAttemptInput(store: Store, lease: Lease): Promise<AttemptInput> {
+export async function readAttemptInput(
+  store: Store,
+  lease: Lease,
+  { withBytes = true }: { withBytes?: boolean } = {},
+): Promise<AttemptInput> {
   return await inSnapshot(store, async (db) => {
     const input = await row(
       db,
@@ -79,6 +87,8 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
     )
     invariant(input, 'a claimed run has an input')
     const history = await readTurns(db, lease.conversationId, input.turn)
+    const said = history.map(({ message }) => message)
+    const attached = withBytes ? await readAttachedContents(db, lease.conversationId, said) : null
     const { fold, sequence } = await loadFold(db, lease.runId)
     const again = lease.epoch > 1
     const used = again ? await readUsedIds(db, lease.runId) : { ids: [], tools: false }
@@ -86,6 +96,7 @@ export async function readAttemptInput(store: Store, lease: Lease): Promise<Atte
       threadId: input.thread_id,
       wireRunId: input.wire_run_id,
       history,
+      attached: attached ?? new Map(),
       conversationBytes: input.bytes,
       state: input.state ?? input.conversation_state ?? undefined,
       tools: input.tools ?? [],

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import type { RunState } from '@holdfast/protocol'
+import { type ContentPart, mapMedia, type RunState } from '@holdfast/protocol'
 import { sql } from 'kysely'
+import { attachmentIdOf } from './attachment.ts'
 import type { CreateRun, CreateRunOutcome, RunReceipt } from './create-run-request.ts'
 import type { Principal } from './principal.ts'
 import { type Db, row, rows, type Store } from './store.ts'
@@ -25,7 +26,7 @@ export async function findTurn(
   const sameConversation =
     (request.conversationId === undefined || request.conversationId === run.conversationId) &&
     (request.threadId === undefined || request.threadId === run.threadId)
-  const same = sameAgent && sameConversation && turn.fingerprint === fingerprintOf(request)
+  const same = sameAgent && sameConversation && fingerprintsOf(request).includes(turn.fingerprint)
   return same ? { kind: 'repeated', run } : { kind: 'turn_mismatch' }
 }
 
@@ -90,10 +91,31 @@ export async function takeTurn(
     db,
     sql`INSERT INTO holdfast.client_turns (tenant_id, user_id, client_turn_id, run_id, agent, fingerprint)
         VALUES (${principal.tenantId}, ${principal.userId}, ${request.clientTurnId}, ${runId},
-                ${request.agent ?? null}, ${fingerprintOf(request)})
+                ${request.agent ?? null}, ${fingerprintOf(withDigests(request))})
         ON CONFLICT DO NOTHING RETURNING run_id`,
   )
   return taken.length > 0
+}
+
+/** Turns of before attachments were compared as they had been sent, and may still be sent again. */
+function fingerprintsOf(request: CreateRun): string[] {
+  return [fingerprintOf(withDigests(request)), fingerprintOf(request)]
+}
+
+/** A client that was told of a reference may send that instead of the bytes, and says the same. */
+function withDigests({ message, toolResults, ...request }: CreateRun): CreateRun {
+  const digested = (content: string | ContentPart[]) =>
+    mapMedia(content, (part) => {
+      const id = attachmentIdOf(part.source)
+      return id === null ? part : { ...part, source: { type: 'file', value: id } }
+    })
+  return {
+    ...request,
+    ...(message === undefined ? {} : { message: digested(message) }),
+    ...(toolResults === undefined
+      ? {}
+      : { toolResults: toolResults.map((each) => ({ ...each, content: digested(each.content) })) }),
+  }
 }
 
 /** What must be the same for a repeat to be the same turn, besides agent and conversation. */

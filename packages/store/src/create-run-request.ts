@@ -53,12 +53,18 @@ export type CreateRunOutcome =
   | { readonly kind: 'conversation_busy'; readonly activeRunId: string }
   /** What is answered is not pending (any more), or something that is pending would stay without its one answer. */
   | { readonly kind: 'interrupt_closed' | 'answers_incomplete'; readonly ids: readonly string[] }
+  /** A content part that cannot be kept. */
+  | {
+      readonly kind: 'invalid_content'
+      readonly errors: readonly { readonly path: string; readonly message: string }[]
+    }
   | {
       readonly kind:
         | 'turn_mismatch'
         | 'turn_gone'
         | 'not_found'
         | 'unknown_agent'
+        | 'unknown_attachment'
         | 'conversation_full'
     }
 

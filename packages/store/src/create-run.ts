@@ -1,5 +1,6 @@
 import { type AgUiEvent, LIMITS, type Message, type RunState } from '@holdfast/protocol'
 import { sql } from 'kysely'
+import { type Kept, keepAttachments } from './attachment.ts'
 import { cancelLocked } from './cancel.ts'
 import { findTurn, takeTurn } from './client-turn.ts'
 import { titleOf } from './conversation-title.ts'
@@ -61,7 +62,12 @@ async function accept(
   const { parked, cancelled } = await makeRoom(store, db, conversation.id, request.onActive)
   const agent = await findAgent(db, request.agent ?? settled.agent)
   await replace(db, principal, conversation, request)
-  const turn = await takePlace(db, conversation, settled.messages)
+  const kept = await keepAttachments(
+    db,
+    { id: conversation.id, tenantId: principal.tenantId },
+    settled.messages,
+  )
+  const turn = await takePlace(db, conversation, kept)
   await rows(
     db,
     sql`INSERT INTO holdfast.runs
@@ -82,9 +88,9 @@ async function accept(
     settled,
   })
   const place = { conversationId: conversation.id, turn, runId }
-  await writeMessages(db, principal, place, settled.messages)
+  await writeMessages(db, principal, place, kept.messages)
   await insertEvents(db, { runId, tenantId: principal.tenantId, epoch: 0, base: 0 }, [
-    runStarted(conversation.threadId, wireRunId, settled.messages),
+    runStarted(conversation.threadId, wireRunId, kept.messages),
   ])
   const run = {
     runId,
@@ -214,7 +220,7 @@ async function makeRoom(
 async function takePlace(
   db: Db,
   conversation: Conversation,
-  messages: readonly Message[],
+  { messages, bytes: attachmentBytes }: Kept,
 ): Promise<number> {
   const bytes = messages.reduce((sum, each) => sum + Buffer.byteLength(JSON.stringify(each)), 0)
   const said = messages.find((message) => message.role === 'user')
@@ -222,9 +228,11 @@ async function takePlace(
     db,
     sql<{ turn: number }>`
       UPDATE holdfast.conversations
-      SET next_turn = next_turn + 1, bytes = bytes + ${bytes}, updated_at = clock_timestamp(),
+      SET next_turn = next_turn + 1, bytes = bytes + ${bytes},
+          attachment_bytes = attachment_bytes + ${attachmentBytes}, updated_at = clock_timestamp(),
           title = coalesce(title, ${said ? titleOf(said) : null})
       WHERE id = ${conversation.id} AND bytes + ${bytes} <= ${LIMITS.conversationBytesMax}
+        AND attachment_bytes + ${attachmentBytes} <= ${LIMITS.conversationAttachmentBytesMax}
       RETURNING next_turn - 1 AS turn`,
   )
   if (!place) throw new Refused({ kind: 'conversation_full' })

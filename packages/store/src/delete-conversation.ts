@@ -92,6 +92,7 @@ export async function purgeDeleted(
       }
       await rows(db, sql`DELETE FROM holdfast.conversation_messages WHERE conversation_id = ${id}`)
       await rows(db, sql`DELETE FROM holdfast.replacements WHERE conversation_id = ${id}`)
+      await rows(db, sql`DELETE FROM holdfast.attachments WHERE conversation_id = ${id}`)
       await rows(db, sql`DELETE FROM holdfast.runs WHERE conversation_id = ${id}`)
       await rows(db, sql`DELETE FROM holdfast.conversations WHERE id = ${id}`)
     })

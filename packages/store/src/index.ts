@@ -1,5 +1,6 @@
 export { type Append, type Appended, appendEvents } from './append.ts'
 export { type ArtifactPointer, type FoundFile, orphansAmong, readArtifact } from './artifact.ts'
+export { type Attachment, readAttachment } from './attachment.ts'
 export { type AttemptInput, readAttemptInput } from './attempt-input.ts'
 export { type Audited, audit } from './audit.ts'
 export { type Cancelled, cancelRun, cancelThread } from './cancel.ts'

@@ -85,6 +85,18 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I8 the saved fold is not ahead of its log': `
     SELECT f.run_id, f.sequence, r.last_sequence FROM holdfast.run_folds f JOIN holdfast.runs r ON r.id = f.run_id
     WHERE f.sequence > r.last_sequence OR f.epoch > r.execution_epoch`,
+  'I8 what a user message refers to is there': `
+    SELECT m.conversation_id, m.turn, part -> 'source' ->> 'value' AS url FROM holdfast.conversation_messages m
+    CROSS JOIN LATERAL json_array_elements(
+      CASE WHEN json_typeof(m.message -> 'content') = 'array' THEN m.message -> 'content' ELSE '[]' END) AS part
+    WHERE m.role = 'user' AND part -> 'source' ->> 'value' ~ '^/conversations/[^/]+/attachments/[0-9a-f]{64}$'
+      AND NOT EXISTS (SELECT FROM holdfast.attachments a WHERE a.conversation_id = m.conversation_id
+        AND part -> 'source' ->> 'value' = '/conversations/' || a.conversation_id || '/attachments/' || a.id)`,
+  'I8 the bytes beside a conversation are counted': `
+    SELECT c.id, c.attachment_bytes, a.bytes FROM holdfast.conversations c
+    LEFT JOIN (SELECT conversation_id, sum(octet_length(bytes)) AS bytes
+               FROM holdfast.attachments GROUP BY conversation_id) a ON a.conversation_id = c.id
+    WHERE c.attachment_bytes <> coalesce(a.bytes, 0)`,
   'I10 an ended run keeps neither fold nor owner': `
     SELECT r.id FROM holdfast.runs r LEFT JOIN holdfast.run_folds f ON f.run_id = r.id
     WHERE r.state IN ${ENDED} AND (f.run_id IS NOT NULL OR r.owner IS NOT NULL OR r.lease_until IS NOT NULL)`,
@@ -163,6 +175,9 @@ export const QUERIES: Readonly<Record<string, string>> = {
     SELECT r.id FROM holdfast.runs r JOIN holdfast.outbox o ON o.run_id = r.id
     WHERE o.tenant_id <> r.tenant_id
       OR EXISTS (SELECT FROM holdfast.deliveries d WHERE d.event_id = o.event_id AND d.tenant_id <> r.tenant_id)`,
+  'I20 an attachment belongs to the tenant of its conversation': `
+    SELECT a.conversation_id, a.id FROM holdfast.attachments a
+    JOIN holdfast.conversations c ON c.id = a.conversation_id WHERE c.tenant_id <> a.tenant_id`,
   'I20 what belongs to a run belongs to its tenant': `
     SELECT r.id FROM holdfast.runs r JOIN holdfast.conversations c ON c.id = r.conversation_id
     WHERE c.tenant_id <> r.tenant_id OR c.user_id <> r.user_id

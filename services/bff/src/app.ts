@@ -18,6 +18,7 @@ import { errorsPlugin, sendFailure } from './plugins/errors.ts'
 import { phasePlugin } from './plugins/phase.ts'
 import { agUiRoutes } from './routes/ag-ui.ts'
 import { artifactRoute } from './routes/artifacts.ts'
+import { attachmentRoute } from './routes/attachments.ts'
 import { cancelRunRoute } from './routes/cancel-run.ts'
 import { conversationRoutes } from './routes/conversations.ts'
 import { createRunRoute } from './routes/create-run.ts'
@@ -148,6 +149,7 @@ function apiRoutes(api: FastifyInstance, bff: Bff): void {
   eventsRoute(api, bff)
   agUiRoutes(api, bff)
   conversationRoutes(api, bff)
+  attachmentRoute(api, bff)
   operatorRoutes(api, bff)
   notificationRoutes(api, bff)
 }

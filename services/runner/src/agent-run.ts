@@ -4,6 +4,7 @@ import {
   attemptEvent,
   closingEvents,
   EventType,
+  type Message,
   withdrawalEvents,
 } from '@holdfast/protocol'
 import type { Agent, AgentRun } from './agents/agent.ts'
@@ -48,6 +49,10 @@ export function agentRun(
 ): AgentRun {
   const { claimed, input } = attempt
   const history = input.history.map(({ message }) => message)
+  const withBytes = (message: Message): Message => {
+    const content = input.attached.get(message.id)
+    return content ? ({ ...message, content } as Message) : message
+  }
   return {
     runId: claimed.lease.runId,
     conversationId: claimed.lease.conversationId,
@@ -55,7 +60,7 @@ export function agentRun(
     userId: claimed.userId,
     epoch: claimed.lease.epoch,
     reason: claimed.reason,
-    messages: agentHistory(history, {
+    messages: agentHistory(history.map(withBytes), {
       history: input.historyMode,
       statuses: new Map(input.history.map(({ message, status }) => [message.id, status])),
       openCalls: new Set(input.openCalls.map(({ toolCallId }) => toolCallId)),

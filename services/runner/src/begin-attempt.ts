@@ -10,6 +10,7 @@ export async function beginAttempt(
   deps: ExecuteDeps,
   claimed: Claimed,
   claimedAt: Instant,
+  purpose: 'execute' | 'end',
 ): Promise<Attempt | 'unreadable' | null> {
   // Until the attempt exists there is nothing to tell but that it must not begin.
   let early: 'cancel' | 'lost' | null = null
@@ -25,7 +26,8 @@ export async function beginAttempt(
     cancel: () => listener.cancel(),
     lost: () => listener.lost(),
   })
-  const input = await readInput(deps, claimed, held, () => early !== null)
+  const withBytes = purpose === 'execute'
+  const input = await readInput(deps, claimed, held, { withBytes, stopped: () => early !== null })
   if (input === null || input === 'unreadable') {
     held.release()
     return input
@@ -51,11 +53,11 @@ async function readInput(
   deps: ExecuteDeps,
   claimed: Claimed,
   held: HeldLease,
-  stopped: () => boolean,
+  { withBytes, stopped }: { withBytes: boolean; stopped: () => boolean },
 ): Promise<AttemptInput | 'unreadable' | null> {
   for (let tries = 0; ; tries += 1) {
     try {
-      return await readAttemptInput(deps.store, claimed.lease)
+      return await readAttemptInput(deps.store, claimed.lease, { withBytes })
     } catch (error) {
       childLog(deps, claimed).warn({ err: error }, 'an attempt could not read its input')
       const temporary = error instanceof HoldfastError && error.kind === 'unavailable'

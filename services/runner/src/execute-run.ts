@@ -22,7 +22,7 @@ export async function executeRun(
   register: (attempt: Attempt) => void,
 ): Promise<void> {
   await deps.probes.afterClaim?.(claimed.lease)
-  const attempt = await beginAttempt(deps, claimed, claimedAt)
+  const attempt = await beginAttempt(deps, claimed, claimedAt, 'execute')
   // What this version cannot read, another one may: the lease passes, and the attempts are counted.
   if (attempt === null || attempt === 'unreadable') return
   const log = childLog(deps, claimed)
@@ -41,7 +41,7 @@ export async function endRun(
   claimed: Claimed & { cause: EndingCause },
   claimedAt: Instant,
 ): Promise<void> {
-  const attempt = await beginAttempt(deps, claimed, claimedAt)
+  const attempt = await beginAttempt(deps, claimed, claimedAt, 'end')
   if (attempt === 'unreadable')
     return await endUnread({ ...deps, log: childLog(deps, claimed) }, claimed)
   if (attempt === null) return

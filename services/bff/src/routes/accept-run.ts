@@ -3,7 +3,7 @@ import { HoldfastError } from '@holdfast/std'
 import { type CreateRun, createRun } from '@holdfast/store'
 import type { FastifyRequest } from 'fastify'
 import type { Bff } from '../bff.ts'
-import { notFound } from '../plugins/errors.ts'
+import { invalidRequest, notFound } from '../plugins/errors.ts'
 
 /**
  * Stores the run and wakes the runners.
@@ -45,6 +45,14 @@ export async function acceptRun(bff: Bff, request: FastifyRequest, create: Creat
       throw new HoldfastError('gone', outcome.kind, 'The run of this turn was deleted.')
     case 'unknown_agent':
       throw new HoldfastError('unprocessable', outcome.kind, 'No runner ever offered this agent.')
+    case 'invalid_content':
+      throw invalidRequest(outcome.errors)
+    case 'unknown_attachment':
+      throw new HoldfastError(
+        'unprocessable',
+        outcome.kind,
+        'A part refers to an attachment that this conversation does not have.',
+      )
     case 'conversation_full':
       throw new HoldfastError('too_large', outcome.kind, 'The conversation can hold no more.')
     case 'not_found':

@@ -5,6 +5,7 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import * as z from 'zod'
 import type { Bff } from '../bff.ts'
 import { notFound } from '../plugins/errors.ts'
+import { contentDisposition } from './content-disposition.ts'
 import { pathId } from './ids.ts'
 
 /** A reader that takes nothing for so long is cut; the file is not held open for it. */
@@ -24,7 +25,7 @@ export function artifactRoute(app: FastifyInstance, bff: Bff): void {
     reply
       .type(artifact.mediaType)
       .header('content-length', file.bytes)
-      .header('content-disposition', attachment(name))
+      .header('content-disposition', contentDisposition('attachment', name))
       .header('content-security-policy', 'sandbox')
     return file.body
   }
@@ -52,14 +53,4 @@ export function artifactRoute(app: FastifyInstance, bff: Bff): void {
       return reply.send()
     },
   })
-}
-
-/** RFC 6266: the name for browsers that know UTF-8, and something readable for those that do not. */
-function attachment(name: string): string {
-  const plain = name.replace(/[^\x20-\x7e]|["\\%]/g, '_')
-  const encoded = encodeURIComponent(name).replace(
-    /['()*]/g,
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
-  )
-  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`
 }

@@ -23,7 +23,10 @@ export type AgentRun = {
   /** The attempt's number; `runId.epoch` is what upstreams see as run id. */
   readonly epoch: number
   readonly reason: AttemptReason
-  /** Valid for a model but for `openCalls`: every tool call answered, what this turn brought last, no activity. */
+  /**
+   * Valid for a model but for `openCalls`: every tool call answered, what this turn brought last, no activity. What
+   * `history` only refers to is in it, as data.
+   */
   readonly messages: readonly Message[]
   /** The conversation's state as this turn began; `undefined` if it never had one. */
   readonly state: unknown

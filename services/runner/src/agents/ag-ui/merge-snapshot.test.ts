@@ -71,3 +71,20 @@ test('a snapshot neither omits nor contradicts a message that is open', () => {
     { delta: '!' },
   ])
 })
+
+test('a history that the upstream got with bytes is found again, and none of them comes back', () => {
+  const seen = (source: object) =>
+    [
+      { id: 'u1', role: 'user', content: [{ type: 'image', source }] },
+      { id: 'r1', role: 'tool', toolCallId: 't', content: [{ type: 'image', source }] },
+      { id: 'u2', role: 'user', content: [{ type: 'document', source }] },
+    ] as Message[]
+  const history = seen({ type: 'url', value: '/conversations/c/attachments/a' })
+  const messages = seen({ type: 'data', value: 'AAAA', mimeType: 'image/png' })
+  const renamed = messages.map((message) => ({ ...message, id: `their ${message.id}` }))
+  const answer: Message = { id: 'a', role: 'assistant', content: 'final' }
+  for (const sent of [messages, renamed, renamed.slice(0, 2)]) {
+    const events = eventsOf([snapshot([...sent, answer])], { history, messages })
+    expect(events).toEqual([{ ...snapshot([...history, answer]), messages: [...history, answer] }])
+  }
+})

@@ -99,7 +99,14 @@ const upstreamEvent = fc.oneof(
 
 /** The attempt's part of the log, and whether the upstream's own end was reached. */
 function attempt(values: readonly unknown[], epoch: number, usedIds: ReadonlySet<string>) {
-  const normaliser = createEventNormaliser({ runId: 'run', epoch, usedIds, history: HISTORY, log })
+  const normaliser = createEventNormaliser({
+    runId: 'run',
+    epoch,
+    usedIds,
+    history: HISTORY,
+    messages: HISTORY,
+    log,
+  })
   const events: AgUiEvent[] = []
   let ending: Normalised['ending']
   try {

@@ -1,4 +1,11 @@
-import { type AgUiEvent, EventType, emptyFold, foldEvents, sanitize } from '@holdfast/protocol'
+import {
+  type AgUiEvent,
+  EventType,
+  emptyFold,
+  foldEvents,
+  type Message,
+  sanitize,
+} from '@holdfast/protocol'
 import type { AgentResult, AgentRun } from '../agent.ts'
 import { createRunIds } from '../run-ids.ts'
 import { createChunkExpander } from './expand-chunks.ts'
@@ -36,7 +43,7 @@ const UNFOLDED_MAX = 4096
  * order, with ids that this conversation has not seen, about this run's messages only.
  */
 export function createEventNormaliser(
-  run: Pick<AgentRun, 'runId' | 'epoch' | 'usedIds' | 'history' | 'log'>,
+  run: Pick<AgentRun, 'runId' | 'epoch' | 'usedIds' | 'history' | 'messages' | 'log'>,
 ): EventNormaliser {
   const ids = createRunIds(run)
   const spoken = createSpoken(ids)
@@ -58,7 +65,7 @@ export function createEventNormaliser(
   }
   function snapshot(event: Extract<AgUiEvent, { type: EventType.MESSAGES_SNAPSHOT }>) {
     const merged = mergeUpstreamSnapshot(event.messages, {
-      history: run.history,
+      history: asSent(run),
       own: ownMessages(),
       spoken,
       ids,
@@ -109,6 +116,16 @@ export function createEventNormaliser(
     },
     flush: () => [...spoken.texts.flush(), ...spoken.calls.flush(), ...spoken.reasonings.flush()],
   }
+}
+
+/** The history as the upstream knows it: with bytes where ours only refers to them, so that it is found again. */
+function asSent({ history, messages }: Pick<AgentRun, 'history' | 'messages'>): Message[] {
+  const sent = new Map(messages.map((message) => [message.id, message]))
+  return history.map((message) =>
+    message.role === 'user' || message.role === 'tool'
+      ? (sent.get(message.id) ?? message)
+      : message,
+  )
 }
 
 /** Deltas stay as they are until the halves of surrogate pairs are together again. */

@@ -9,14 +9,15 @@ export const HISTORY: Message[] = [
 ]
 
 export function normaliser(
-  given: { history?: Message[]; usedIds?: string[]; epoch?: number } = {},
+  given: { history?: Message[]; messages?: Message[]; usedIds?: string[]; epoch?: number } = {},
 ) {
-  const { history = [], usedIds = [], epoch = 1 } = given
+  const { history = [], messages = history, usedIds = [], epoch = 1 } = given
   return createEventNormaliser({
     runId: 'run',
     epoch,
     usedIds: new Set(usedIds),
     history,
+    messages,
     log: pino({ level: 'silent' }),
   })
 }
