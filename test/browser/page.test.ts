@@ -1,12 +1,14 @@
 // Goal: the page keeps the product's promises in a real browser. Method: Chromium, driven like a user.
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
-import { readLog, request } from '../support/api.ts'
+import { readLog, request, send } from '../support/api.ts'
 import { startCuttingProxy } from '../support/cutting-proxy.ts'
 import { type Holdfast, startHoldfast } from '../support/holdfast.ts'
 import { textOf, until } from '../support/readers.ts'
 
 const LIMIT_MS = 10_000
+/** A picture of one pixel. */
+const PIXEL = 'R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'
 let browser: Browser
 let holdfast: Holdfast
 
@@ -118,6 +120,22 @@ test('markup is text, whoever says it', async () => {
   expect(await page.locator('#messages img, #messages script, #list img').count()).toBe(0)
   expect(await page.evaluate('window.evil')).toBeUndefined()
   expect(await page.locator('[data-role=user] .text').textContent()).toContain('<img src=x')
+  expect(page.problems).toEqual([])
+})
+
+test('an image that was sent is shown, and one that lies elsewhere is not asked for', async () => {
+  const image = (source: object) => ({ type: 'image', source })
+  const { conversationId } = await send(holdfast.url, [
+    image({ type: 'data', value: PIXEL, mimeType: 'image/gif' }),
+    image({ type: 'url', value: 'https://elsewhere.test/a.png' }),
+  ])
+  await using page = await open({ url: `${holdfast.url}/#${conversationId}` })
+  await idle(page)
+  const images = page.locator('[data-role=user] img')
+  expect(await images.count()).toBe(1)
+  await until('it is loaded', LIMIT_MS, () =>
+    images.evaluate((img: HTMLImageElement) => img.naturalWidth === 1),
+  )
   expect(page.problems).toEqual([])
 })
 
