@@ -1,10 +1,10 @@
-import { type AgUiEvent, parseAgentsFile } from '@holdfast/protocol'
+import { parseAgentsFile } from '@holdfast/protocol'
 import { expect, test } from 'vitest'
-import { recordedRun } from '../testing/recorded-run.ts'
-import { readCases, replay, runOf, said, type UpstreamCase } from '../testing/upstream-cases.ts'
+import { testEveryCut, testEveryReset } from '../testing/every-cut.ts'
+import { readCases, replay, type UpstreamCase } from '../testing/upstream-cases.ts'
 import { createSseReader, SSE_CAPS } from '../upstream/sse-reader.ts'
 import { createAgUiAgent } from './ag-ui-agent.ts'
-import { createEventNormaliser } from './normalise-events.ts'
+import { agUi } from './testing/protocol.ts'
 
 const cases = readCases('./')
 
@@ -17,17 +17,12 @@ for (const given of cases) {
   }
 }
 
-const streams = cases.filter(
-  ({ expected, bytes }) =>
-    expected.result && bytes.length < 3000 && !expected.response?.headers?.['content-type'],
+testEveryCut(cases, agUi)
+testEveryReset(
+  cases.find(({ name }) => name === 'plain'),
+  agUi,
+  agentAt,
 )
-
-test.each(streams)('$name: the same events wherever the bytes are cut in two', (given) => {
-  for (let at = 0; at <= given.bytes.length; at += 1) {
-    const events = eventsOf(given.expected, [given.bytes.subarray(0, at), given.bytes.subarray(at)])
-    expect(said(events), `cut at ${at}`).toEqual(said(given.expected.events))
-  }
-})
 
 test('the folder holds the cases', () => {
   expect(cases.length).toBeGreaterThan(50)
@@ -53,13 +48,4 @@ function agentAt(url: string, { run = {}, caps }: UpstreamCase) {
   const { a } = parseAgentsFile({ agents: { a: { type: 'ag-ui', url, ...limits } } }, {}).agents
   if (a?.type !== 'ag-ui') throw new Error('expected an ag-ui agent')
   return createAgUiAgent(a, { outbound: { allow: [], openMode: true }, ...(caps && { caps }) })
-}
-
-function eventsOf(expected: UpstreamCase, parts: Uint8Array[]): AgUiEvent[] {
-  const reader = createSseReader(expected.caps)
-  const normaliser = createEventNormaliser(recordedRun({ history: [], ...runOf(expected) }))
-  const data = [...parts.flatMap((part) => reader.push(part).data), ...reader.end()]
-  return data
-    .filter((one) => one.trim() !== '[DONE]' && !one.startsWith(':'))
-    .flatMap((one) => normaliser.push(JSON.parse(one)).events)
 }

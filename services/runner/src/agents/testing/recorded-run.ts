@@ -13,6 +13,8 @@ export type RecordedRun = AgentRun & {
   expectNoListeners(): void
 }
 
+const log = pino({ level: 'silent' })
+
 /** A run whose log is a list. */
 export function recordedRun(given: Partial<AgentRun> = {}): RecordedRun {
   const abort = new AbortController()
@@ -35,7 +37,7 @@ export function recordedRun(given: Partial<AgentRun> = {}): RecordedRun {
     usedIds: new Set(),
     history: [{ id: 'u1', role: 'user', content: 'hello' }],
     signal: abort.signal,
-    log: pino({ level: 'silent' }),
+    log,
     assertHeld() {},
     step: async (key, _options, fn) =>
       await fn({ idempotencyKey: `run:${key}`, signal: abort.signal }),

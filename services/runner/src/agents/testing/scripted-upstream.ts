@@ -6,6 +6,7 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
+import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises'
 
 export type Script = {
   /** 0: no answer at all, only the ending. */
@@ -14,6 +15,8 @@ export type Script = {
   body?: Uint8Array
   /** The body is written in pieces of this size. */
   pieceBytes?: number
+  /** How long it waits before each of them. */
+  everyMs?: number
   ending?: 'end' | 'cut' | 'reset' | 'hang' | 'keep-alive'
   /** What the ending waits for. */
   before?: Promise<void>
@@ -58,7 +61,11 @@ async function answer(
   if (status !== 0) {
     response.writeHead(status, { 'content-type': 'text/event-stream', ...script.headers })
     response.flushHeaders()
-    for (const piece of pieces(script)) response.write(piece)
+    for (const piece of pieces(script)) {
+      // One at a time, so that they arrive as they were cut.
+      await (script.everyMs === undefined ? nextTurn() : wait(script.everyMs))
+      response.write(piece)
+    }
   }
   script.onWritten?.()
   await script.before

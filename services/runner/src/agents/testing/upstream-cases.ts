@@ -11,7 +11,7 @@ const CORPUS = new URL('../../../../../test/conformance/upstream/', import.meta.
 /** One fault of an upstream, and what it must amount to; test/conformance/upstream/README.md says what the keys mean. */
 export type UpstreamCase = {
   rule: string
-  response?: { status?: number; headers?: Record<string, string>; ending?: Script['ending'] }
+  response?: Pick<Script, 'status' | 'headers' | 'ending' | 'pieceBytes' | 'everyMs'>
   run?: {
     history?: Message[]
     usedIds?: string[]
@@ -26,6 +26,9 @@ export type UpstreamCase = {
 }
 
 export type NamedCase = { name: string; expected: UpstreamCase; bytes: Uint8Array }
+
+/** The agent for a case, pointed at this address. */
+export type AgentAt = (url: string, expected: UpstreamCase) => Agent
 
 /** The cases of a folder of the corpus. */
 export function readCases(folder: string): NamedCase[] {
@@ -43,7 +46,7 @@ export function readCases(folder: string): NamedCase[] {
 export async function replay(
   { expected, bytes }: NamedCase,
   pieceBytes: number | undefined,
-  agentAt: (url: string, expected: UpstreamCase) => Agent,
+  agentAt: AgentAt,
 ): Promise<void> {
   const run = recordedRun(runOf(expected))
   const ending = expected.response?.ending ?? 'end'

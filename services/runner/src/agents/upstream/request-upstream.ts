@@ -142,11 +142,14 @@ async function* bytesOf(
     }
   } catch (error) {
     if (error instanceof AgentFailure) throw error
-    throw new AgentFailure('upstream_truncated', 'the connection to the upstream broke', {
-      cause: error,
-      retryable: true,
-    })
+    throw connectionBroke(error)
   }
+}
+
+/** In the middle of an answer; whether it may be tried again depends on what was said until then. */
+export function connectionBroke(cause: unknown): AgentFailure {
+  const message = 'the connection to the upstream broke'
+  return new AgentFailure('upstream_truncated', message, { cause, retryable: true })
 }
 
 /** @throws AgentFailure for every answer but a 200 with something to read */
