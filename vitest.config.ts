@@ -15,6 +15,11 @@ const images = {
   globalSetup: ['test/containers/images.ts'],
   env: { TESTCONTAINERS_RYUK_DISABLED: 'true' },
 }
+// The same in the gate, so that what it says of a commit stays true; the nightly campaign draws elsewhere, and more.
+const fuzz = {
+  seed: Number(process.env['HOLDFAST_TEST_SEED'] ?? 20_261_130),
+  bodies: Number(process.env['HOLDFAST_FUZZ_BODIES'] ?? 1000),
+}
 const chromium = findChromium()
 const containers = hasContainerEngine()
 
@@ -22,7 +27,7 @@ export default defineConfig({
   test: {
     passWithNoTests: true,
     projects: [
-      project('unit', ['{packages,services}/*/src/**/*.test.ts'], {}),
+      project('unit', ['{packages,services}/*/src/**/*.test.ts'], { provide: { fuzz } }),
       project('architecture', ['test/architecture/**/*.test.ts'], { testTimeout: 30_000 }),
       project('conformance', ['test/conformance/**/*.test.ts'], {
         ...postgres,

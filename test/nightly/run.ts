@@ -1,7 +1,8 @@
 // What is too long for the gate: the deep model, every mutant, fifty killed runners, ten thousand runs, the random
-// joins under several seeds, the chaos suite again and again, and a long chaos campaign (--campaign-minutes, 30 unless
-// told otherwise). Writes docs/campaign.json: seeds, commits and figures. Exit status 0 only if all held. With
-// `--only NAME,NAME` just the steps whose names contain one of these; the others stay as the file has them.
+// joins and what upstreams send under several seeds, the chaos suite again and again, and a long chaos campaign
+// (--campaign-minutes, 30 unless told otherwise). Writes docs/campaign.json: seeds, commits and figures. Exit status 0
+// only if all held. With `--only NAME,NAME` just the steps whose names contain one of these; the others stay as the
+// file has them.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -65,6 +66,14 @@ await step('leaks', () => vitest(['test/integration/leaks.test.ts'], { HOLDFAST_
 for (const seed of SEEDS) {
   await step(`joins, seed ${seed}`, () =>
     vitest(['test/integration/stream-joins.test.ts'], { HOLDFAST_TEST_SEED: `${seed}` }),
+  )
+}
+for (const seed of SEEDS) {
+  await step(`fuzz of upstreams, seed ${seed}`, () =>
+    vitest(['services/runner/src/agents/upstream-fuzz.test.ts'], {
+      HOLDFAST_TEST_SEED: `${seed}`,
+      HOLDFAST_FUZZ_BODIES: '20000',
+    }),
   )
 }
 for (let round = 1; round <= CHAOS_ROUNDS; round += 1) {

@@ -17,7 +17,7 @@ const NOT_OURS: ReadonlySet<string> = new Set([EventType.RAW, EventType.RUN_STAR
 /**
  * One value of an upstream's stream as an AG-UI event: nulls in place of absent fields, `rawEvent`
  * and fields that the protocol does not know are gone.
- * @throws AgentFailure upstream_error if it is no event, or a known one with wrong fields
+ * @throws AgentFailure upstream_error if it is no event, an error, or a known one with wrong fields
  */
 export function parseEvent(value: unknown): ParsedEvent {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -29,6 +29,10 @@ export function parseEvent(value: unknown): ParsedEvent {
       'upstream_error',
       `the upstream sent an object without a type: ${excerpt(value)}`,
     )
+  }
+  // Gateways put their own kind of error into the stream that they cut off.
+  if (type === 'error') {
+    throw new AgentFailure('upstream_error', `the upstream sent an error: ${excerpt(value)}`)
   }
   if (!KNOWN_TYPES.has(type)) return { kind: 'ignored', type, known: false }
   if (NOT_OURS.has(type)) return { kind: 'ignored', type, known: true }

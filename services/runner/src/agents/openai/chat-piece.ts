@@ -1,4 +1,4 @@
-import type { TokenUsage } from '@holdfast/protocol'
+import { sanitize, type TokenUsage } from '@holdfast/protocol'
 import { AgentFailure } from '../agent.ts'
 import { type Fields, fieldsOf, objectsOf, textOf } from '../loose-json.ts'
 
@@ -33,7 +33,7 @@ export function chatPiece(value: unknown): ChatPiece {
   if (choice) refuseError(choice)
   const said = fieldsOf(choice?.['delta']) ?? fieldsOf(choice?.['message']) ?? {}
   const { text, reasoning } = spoken(said)
-  const finishReason = textOf(choice?.['finish_reason']) || undefined
+  const finishReason = sanitize(textOf(choice?.['finish_reason'])) || undefined
   if (finishReason === 'error') {
     throw new AgentFailure('upstream_error', 'the model ended its answer with an error')
   }
@@ -91,8 +91,8 @@ function callPieces(said: Fields): CallPiece[] {
     const made = fieldsOf(fields['function']) ?? {}
     return {
       index: typeof fields['index'] === 'number' ? fields['index'] : undefined,
-      id: textOf(fields['id']),
-      name: textOf(made['name']),
+      id: sanitize(textOf(fields['id'])),
+      name: sanitize(textOf(made['name'])),
       arguments: argumentsText(made['arguments']),
     }
   })

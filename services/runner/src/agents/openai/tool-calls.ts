@@ -69,7 +69,7 @@ export function createToolCalls(ids: RunIds, parentMessageId: string): ToolCalls
     push(piece) {
       if (piece.id === '' && piece.name === '' && piece.arguments === '') return []
       const call = callOf(piece)
-      if (!call.started && call.name !== piece.name) call.name += sanitize(piece.name)
+      if (!call.started && call.name !== piece.name) call.name += piece.name
       return args(call, sanitize(joined.push(call.id, piece.arguments)))
     },
     flush: () => calls.flatMap((call) => args(call, joined.end(call.id))),

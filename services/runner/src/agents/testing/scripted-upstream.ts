@@ -15,6 +15,8 @@ export type Script = {
   body?: Uint8Array
   /** The body is written in pieces of this size. */
   pieceBytes?: number
+  /** The body in pieces of any size, in place of the two. */
+  parts?: readonly Uint8Array[]
   /** How long it waits before each of them. */
   everyMs?: number
   ending?: 'end' | 'cut' | 'reset' | 'hang' | 'keep-alive'
@@ -64,6 +66,7 @@ async function answer(
     for (const piece of pieces(script)) {
       // One at a time, so that they arrive as they were cut.
       await (script.everyMs === undefined ? nextTurn() : wait(script.everyMs))
+      if (socket.destroyed) break
       response.write(piece)
     }
   }
@@ -122,7 +125,8 @@ async function listening(
   }
 }
 
-function* pieces({ body, pieceBytes }: Script): Iterable<Uint8Array> {
+function* pieces({ body, pieceBytes, parts }: Script): Iterable<Uint8Array> {
+  if (parts) yield* parts.filter((part) => part.byteLength > 0)
   if (!body || body.byteLength === 0) return
   const size = pieceBytes ?? body.byteLength
   for (let at = 0; at < body.byteLength; at += size) yield body.subarray(at, at + size)

@@ -6,7 +6,7 @@ import type { SseCaps } from '../upstream/sse-reader.ts'
 import { recordedRun } from './recorded-run.ts'
 import { type Script, scriptedUpstream } from './scripted-upstream.ts'
 
-const CORPUS = new URL('../../../../../test/conformance/upstream/', import.meta.url)
+export const CORPUS = new URL('../../../../../test/conformance/upstream/', import.meta.url)
 
 /** One fault of an upstream, and what it must amount to; test/conformance/upstream/README.md says what the keys mean. */
 export type UpstreamCase = {
@@ -51,9 +51,9 @@ export async function replay(
   const run = recordedRun(runOf(expected))
   const ending = expected.response?.ending ?? 'end'
   await using upstream = await scriptedUpstream({
+    ...(pieceBytes !== undefined && { pieceBytes }),
     ...expected.response,
     body: bytes,
-    ...(pieceBytes !== undefined && { pieceBytes }),
     // A reset throws away what was not read yet, so it waits until all has been.
     ending: ending === 'reset' && bytes.length > 0 && expected.events.length === 0 ? 'cut' : ending,
     before: run.emitted(ending === 'reset' ? expected.events.length : 0),
