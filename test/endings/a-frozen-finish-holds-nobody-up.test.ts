@@ -21,7 +21,6 @@ test('a conversation is free again, and its run taken over, when its runner free
   const inside = await held
   runner.kill('SIGSTOP')
   const frozenAt = performance.now()
-  const heir = await holdfast.startRunner()
 
   const accepted = await until('a turn is accepted', async () => {
     const sentAt = performance.now()
@@ -37,6 +36,7 @@ test('a conversation is free again, and its run taken over, when its runner free
   expect(accepted.body['state']).toBe('queued')
   expect(await readRun(url, runId)).toMatchObject({ state: 'running', epoch: 1 })
 
+  const heir = await holdfast.startRunner()
   answer(await upstream.exchange(1), 'Said by the heir.')
   answer(await upstream.exchange(2), 'The next turn.')
   const { run, text } = await checkRun(url, runId)
