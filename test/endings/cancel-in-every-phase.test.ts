@@ -3,7 +3,7 @@
 // Method: one row a phase, reached by a probe, a signal or a fault; three ways to stop.
 
 import { purgeDeleted } from '@holdfast/store'
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { outcomes, until } from '../chaos/observe.ts'
 import { request, send } from '../support/api.ts'
 import { attach, type Checked, checkRun } from '../support/checker.ts'
@@ -156,30 +156,28 @@ async function expectClosed({ exchange }: Reached, answeredAt: number) {
   if (exchange) expect((await exchange.closed) - answeredAt).toBeLessThan(CLOSE_MS)
 }
 
-describe.each(Object.entries(PHASES))('a run that is %s', (_phase, reach) => {
-  test('is ended by a cancel', async () => {
-    const reached = await reach()
-    const asked = stage.upstream.exchanges.length
-    const { status } = await request(
-      `${reached.through ?? otherUrl}/runs/${reached.runId}/cancel`,
-      {
-        json: {},
-      },
-    )
-    const answeredAt = performance.now()
-    expect(status).toBe(202)
-    await expectClosed(reached, answeredAt)
-    await reached.resume?.()
-    await replaceIfGone()
-    if (reached.before) await checkRun(url, reached.before)
-    expectStopped(await checkRun(url, reached.runId), reached)
-    // What was stopped before it began is not begun.
-    expect(stage.upstream.exchanges).toHaveLength(asked)
-    const again = await request(`${url}/runs/${reached.runId}/cancel`, { json: {} })
-    expect(again).toMatchObject({ status: 200, body: { state: 'stopped' } })
+test.for(Object.entries(PHASES))('a run that is %s is ended by a cancel', async ([, reach]) => {
+  const reached = await reach()
+  const asked = stage.upstream.exchanges.length
+  const { status } = await request(`${reached.through ?? otherUrl}/runs/${reached.runId}/cancel`, {
+    json: {},
   })
+  const answeredAt = performance.now()
+  expect(status).toBe(202)
+  await expectClosed(reached, answeredAt)
+  await reached.resume?.()
+  await replaceIfGone()
+  if (reached.before) await checkRun(url, reached.before)
+  expectStopped(await checkRun(url, reached.runId), reached)
+  // What was stopped before it began is not begun.
+  expect(stage.upstream.exchanges).toHaveLength(asked)
+  const again = await request(`${url}/runs/${reached.runId}/cancel`, { json: {} })
+  expect(again).toMatchObject({ status: 200, body: { state: 'stopped' } })
+})
 
-  test('gives way to a turn that stops and sends', async () => {
+test.for(Object.entries(PHASES))(
+  'a run that is %s gives way to a turn that stops and sends',
+  async ([, reach]) => {
     const reached = await reach()
     const n = stage.upstream.exchanges.length
     const next = await sendTo(reached.through ?? otherUrl, reached.conversationId, {
@@ -195,9 +193,12 @@ describe.each(Object.entries(PHASES))('a run that is %s', (_phase, reach) => {
     const { run, text } = await checkRun(url, String(next.body['runId']))
     expect(outcomes(run)).toEqual(['succeeded'])
     expect(text).toBe('The newest answer.')
-  })
+  },
+)
 
-  test('is gone with its conversation, and then from the tables', async () => {
+test.for(Object.entries(PHASES))(
+  'a run that is %s is gone with its conversation, and then from the tables',
+  async ([, reach]) => {
     const reached = await reach()
     const reader = attach(url, reached.runId)
     await reader.seen(({ type }) => type === 'RUN_STARTED')
@@ -224,11 +225,11 @@ describe.each(Object.entries(PHASES))('a run that is %s', (_phase, reach) => {
       await purgeDeleted(stage.holdfast.store, 20, async () => undefined)
       const [left] = await sql<{ count: number }>(
         `SELECT (SELECT count(*) FROM holdfast.runs WHERE conversation_id = $1)
-              + (SELECT count(*) FROM holdfast.conversations WHERE id = $1)
-              + (SELECT count(*) FROM holdfast.run_events WHERE run_id = $2) AS count`,
+            + (SELECT count(*) FROM holdfast.conversations WHERE id = $1)
+            + (SELECT count(*) FROM holdfast.run_events WHERE run_id = $2) AS count`,
         [conversationId, runId],
       )
       return Number(left?.count) === 0
     })
-  })
-})
+  },
+)

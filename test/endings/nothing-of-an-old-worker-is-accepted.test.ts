@@ -8,7 +8,7 @@ import { checkAll, checkRun } from '../support/checker.ts'
 import type { Runner } from '../support/holdfast.ts'
 import { type ProbedRunner, startProbedRunner } from '../support/probed-runner.ts'
 import { connect } from '../support/sql.ts'
-import { answer } from '../support/upstream.ts'
+import { answer, type Exchange } from '../support/upstream.ts'
 import { type Asked, openStage, type Stage, text } from './stage.ts'
 
 let stage: Stage
@@ -67,9 +67,10 @@ test.for(Object.entries(WRITES))(
     const n = stage.upstream.exchanges.length
     let runId = ''
     let goOn = () => undefined as void
+    let exchange: Exchange | undefined
     await frozen(heir, async () => {
       const begun = await stage.begin()
-      runId = begun.runId
+      ;({ runId, exchange } = begun)
       const { held } = await old.hold(probe)
       approach(begun)
       ;({ goOn } = await held)
@@ -77,8 +78,10 @@ test.for(Object.entries(WRITES))(
     })
     answer(await stage.upstream.exchange(n + 1), 'Said by the heir.')
     const before = await checkRun(stage.url, runId)
-    goOn()
     old.kill('SIGCONT')
+    // It knows; the write is on its way all the same.
+    await exchange?.closed
+    goOn()
     await using sql = await connect(stage.holdfast.databaseUrl)
     const refused = await until('the refusal is in the ledger', async () => {
       const rows = await sql<{ operation: string; epoch: number; current_epoch: number }>(
