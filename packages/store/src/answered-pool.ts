@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely'
 import type pg from 'pg'
 
@@ -61,7 +62,7 @@ function answeredClient(
     }
   }
   async function plain<R>(text: string, values: readonly unknown[]) {
-    const { command, rowCount, rows } = await ask({ text, values: [...values] })
+    const { command, rowCount, rows } = await ask({ ...named(text), values: [...values] })
     return { command, rowCount: rowCount ?? 0, rows } as PostgresQueryResult<R>
   }
   function query<R>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<R>>
@@ -86,6 +87,20 @@ function answeredClient(
       client.release(life.broken ?? discard)
     },
   }
+}
+
+/** Far more texts than there are statements of ours; one that is put together anew each time must not fill the server. */
+const NAMES_MAX = 500
+const names = new Map<string, string>()
+
+/** A text that comes again is parsed and planned once a connection: half of what a short statement costs the server. */
+function named(text: string): { text: string; name?: string } {
+  const known = names.get(text)
+  if (known !== undefined) return { text, name: known }
+  if (names.size >= NAMES_MAX || !text.includes('$1')) return { text }
+  const name = `holdfast_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
+  names.set(text, name)
+  return { text, name }
 }
 
 /** The driver says it by words alone. */

@@ -1,4 +1,4 @@
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import { visibleTo } from './event-log.ts'
 import type { Principal } from './principal.ts'
 import { type Db, row, rows, type Store } from './store.ts'
@@ -12,23 +12,19 @@ export type ArtifactPointer = {
 }
 
 /**
- * Makes files visible. Only for the transaction that ends the run, which holds its row: so an artifact is always one
- * of the attempt that ended it, and an upload that nobody named is an orphan.
+ * Makes files visible. Only a part of the statement that ends the run, and of its rows `shown`: so an artifact is always
+ * one of the attempt that ended it, and an upload that nobody named is an orphan.
  */
-export async function insertArtifacts(
-  db: Db,
+export function artifactsOf(
   run: { readonly runId: string; readonly tenantId: string; readonly epoch: number },
   artifacts: readonly ArtifactPointer[],
-): Promise<void> {
-  if (artifacts.length === 0) return
-  await rows(
-    db,
-    sql`INSERT INTO holdfast.artifacts (run_id, name, tenant_id, epoch, path, media_type, bytes)
-        SELECT ${run.runId}::uuid, a.name, ${run.tenantId}, ${run.epoch}::int, a.path, a.media_type, a.bytes
-        FROM unnest(${artifacts.map(({ name }) => name)}::text[], ${artifacts.map(({ path }) => path)}::text[],
-                    ${artifacts.map(({ mediaType }) => mediaType)}::text[],
-                    ${artifacts.map(({ bytes }) => bytes)}::bigint[]) AS a (name, path, media_type, bytes)`,
-  )
+): RawBuilder<unknown> {
+  return sql`
+    INSERT INTO holdfast.artifacts (run_id, name, tenant_id, epoch, path, media_type, bytes)
+    SELECT ${run.runId}::uuid, a.name, ${run.tenantId}, ${run.epoch}::int, a.path, a.media_type, a.bytes
+    FROM shown, unnest(${artifacts.map(({ name }) => name)}::text[], ${artifacts.map(({ path }) => path)}::text[],
+                ${artifacts.map(({ mediaType }) => mediaType)}::text[],
+                ${artifacts.map(({ bytes }) => bytes)}::bigint[]) AS a (name, path, media_type, bytes)`
 }
 
 /** `null`: an unknown, foreign or deleted run, or one without such a file. Index: primary keys. */

@@ -8,7 +8,7 @@ import {
 } from '@holdfast/protocol'
 import { sql } from 'kysely'
 import { contentOf, isMedia } from './attachment.ts'
-import { type Db, rows } from './store.ts'
+import { type Db, rows, type Store } from './store.ts'
 
 /**
  * Contents as an agent needs them, by message id: the bytes again where the stored ones refer to them, since no agent can
@@ -16,7 +16,7 @@ import { type Db, rows } from './store.ts'
  * file which is named a hundred times costs no more than a hundred files. Index: the primary key.
  */
 export async function readAttachedContents(
-  db: Db,
+  db: Store | Db,
   conversationId: string,
   messages: readonly Message[],
 ): Promise<ReadonlyMap<string, ContentPart[]>> {

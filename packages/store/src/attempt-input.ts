@@ -1,19 +1,20 @@
-import type {
-  AgUiEvent,
-  ContentPart,
-  Context,
-  Fold,
-  Message,
-  MessageStatus,
-  ResumeEntry,
-  Tool,
-  UnansweredCall,
+import {
+  type AgUiEvent,
+  type ContentPart,
+  type Context,
+  emptyFold,
+  type Fold,
+  foldEvents,
+  type Message,
+  type MessageStatus,
+  type ResumeEntry,
+  type Tool,
+  type UnansweredCall,
 } from '@holdfast/protocol'
 import { invariant } from '@holdfast/std'
 import { sql } from 'kysely'
 import { readAttachedContents } from './attached-contents.ts'
 import { loadCheckpoint, type SavedCheckpoint } from './checkpoint.ts'
-import { loadFold } from './fold-record.ts'
 import type { Lease } from './lease.ts'
 import { shownTo } from './replacement.ts'
 import { readStepsInDoubt, type StepInDoubt } from './steps.ts'
@@ -54,67 +55,110 @@ export type AttemptInput = {
   readonly checkpoint: SavedCheckpoint | null
 }
 
-/** Reads what an attempt needs, in one snapshot. Index: primary keys of all tables. */
+/** Reads what an attempt needs, of one moment. Index: primary keys of all tables. */
 export async function readAttemptInput(
   store: Store,
   lease: Lease,
   { withBytes = true }: { withBytes?: boolean } = {},
 ): Promise<AttemptInput> {
-  return await inSnapshot(store, async (db) => {
-    const input = await row(
-      db,
-      sql<{
-        turn: number
-        thread_id: string
-        wire_run_id: string
-        context: Context[] | null
-        state: unknown
-        tools: Tool[] | null
-        forwarded_props: Record<string, unknown> | null
-        resume: ResumeEntry[] | null
-        open_calls: UnansweredCall[] | null
-        history: 'all' | 'complete'
-        effects: 'none' | 'idempotent' | 'unknown'
-        bytes: number
-        conversation_state: unknown
-        cancel_requested: boolean
-      }>`
-        SELECT r.turn, i.thread_id, i.wire_run_id, i.context, i.state, i.tools, i.forwarded_props, i.history,
-          i.effects, i.resume, i.open_calls, c.bytes, c.state AS conversation_state,
-          r.cancel_requested_at IS NOT NULL AS cancel_requested
-        FROM holdfast.runs r JOIN holdfast.run_inputs i ON i.run_id = r.id
-        JOIN holdfast.conversations c ON c.id = r.conversation_id WHERE r.id = ${lease.runId}`,
-    )
-    invariant(input, 'a claimed run has an input')
-    const history = await readTurns(db, lease.conversationId, input.turn)
-    const said = history.map(({ message }) => message)
-    const attached = withBytes ? await readAttachedContents(db, lease.conversationId, said) : null
-    const { fold, sequence } = await loadFold(db, lease.runId)
-    const again = lease.epoch > 1
-    const used = again ? await readUsedIds(db, lease.runId) : { ids: [], tools: false }
+  // Runs begin by the hundred, and each statement is a round trip: most first attempts take one, its own snapshot.
+  if (lease.epoch === 1) {
+    const input = await readFirstInput(store, lease)
     return {
-      threadId: input.thread_id,
-      wireRunId: input.wire_run_id,
-      history,
-      attached: attached ?? new Map(),
-      conversationBytes: input.bytes,
-      state: input.state ?? input.conversation_state ?? undefined,
-      tools: input.tools ?? [],
-      context: input.context ?? [],
-      forwardedProps: input.forwarded_props ?? {},
-      resume: input.resume ?? [],
-      openCalls: input.open_calls ?? [],
-      historyMode: input.history,
-      effects: input.effects,
-      fold,
-      sequence,
-      usedIds: new Set([...history.flatMap(({ message }) => idsOf(message)), ...used.ids]),
-      toolCallStarted: used.tools || (again && input.open_calls !== null),
-      cancelRequested: input.cancel_requested,
-      stepsInDoubt: again ? await readStepsInDoubt(db, lease) : [],
-      checkpoint: again ? await loadCheckpoint(db, lease.runId) : null,
+      ...input,
+      ...NOTHING_EARLIER,
+      attached: await attachedTo(store, input, lease, withBytes),
+    }
+  }
+  return await inSnapshot(store, async (db) => {
+    const input = await readFirstInput(db, lease)
+    const used = await readUsedIds(db, lease.runId)
+    return {
+      ...input,
+      attached: await attachedTo(db, input, lease, withBytes),
+      usedIds: new Set([...input.usedIds, ...used.ids]),
+      toolCallStarted: used.tools || input.openCalls.length > 0,
+      stepsInDoubt: await readStepsInDoubt(db, lease),
+      checkpoint: await loadCheckpoint(db, lease.runId),
     }
   })
+}
+
+const NOTHING_EARLIER = { toolCallStarted: false, stepsInDoubt: [], checkpoint: null }
+
+/** Bytes never change, and stay while the conversation does: they need not be of the same snapshot. */
+async function attachedTo(
+  on: Store | Db,
+  { history }: Pick<AttemptInput, 'history'>,
+  { conversationId }: Lease,
+  withBytes: boolean,
+): Promise<AttemptInput['attached']> {
+  if (!withBytes) return new Map()
+  const said = history.map(({ message }) => message)
+  return await readAttachedContents(on, conversationId, said)
+}
+
+type InputRow = {
+  turn: number
+  last_sequence: number
+  thread_id: string
+  wire_run_id: string
+  context: Context[] | null
+  state: unknown
+  tools: Tool[] | null
+  forwarded_props: Record<string, unknown> | null
+  resume: ResumeEntry[] | null
+  open_calls: UnansweredCall[] | null
+  history: 'all' | 'complete'
+  effects: 'none' | 'idempotent' | 'unknown'
+  bytes: number
+  conversation_state: unknown
+  cancel_requested: boolean
+  turns: { message: Message; status: MessageStatus }[] | null
+  fold: Fold | null
+  tail: AgUiEvent[] | null
+}
+
+async function readFirstInput(
+  on: Store | Db,
+  { runId, conversationId }: Lease,
+): Promise<Omit<AttemptInput, 'attached' | keyof typeof NOTHING_EARLIER>> {
+  const input = await row(
+    on,
+    sql<InputRow>`
+      SELECT r.turn, r.last_sequence, i.thread_id, i.wire_run_id, i.context, i.state, i.tools, i.forwarded_props,
+        i.history, i.effects, i.resume, i.open_calls, c.bytes, c.state AS conversation_state,
+        r.cancel_requested_at IS NOT NULL AS cancel_requested, f.fold,
+        (SELECT json_agg(json_build_object('message', m.message, 'status', m.status) ORDER BY m.turn, m.index)
+         FROM holdfast.conversation_messages m
+         WHERE m.conversation_id = ${conversationId} AND ${shownTo(sql`r.turn`)}) AS turns,
+        (SELECT json_agg(e.payload ORDER BY e.sequence) FROM holdfast.run_events e
+         WHERE e.run_id = ${runId} AND e.sequence > coalesce(f.sequence, 0)) AS tail
+      FROM holdfast.runs r JOIN holdfast.run_inputs i ON i.run_id = r.id
+      JOIN holdfast.conversations c ON c.id = r.conversation_id
+      LEFT JOIN holdfast.run_folds f ON f.run_id = r.id
+      WHERE r.id = ${runId}`,
+  )
+  invariant(input, 'a claimed run has an input')
+  const history = input.turns ?? []
+  return {
+    threadId: input.thread_id,
+    wireRunId: input.wire_run_id,
+    history,
+    conversationBytes: input.bytes,
+    state: input.state ?? input.conversation_state ?? undefined,
+    tools: input.tools ?? [],
+    context: input.context ?? [],
+    forwardedProps: input.forwarded_props ?? {},
+    resume: input.resume ?? [],
+    openCalls: input.open_calls ?? [],
+    historyMode: input.history,
+    effects: input.effects,
+    fold: foldEvents(input.fold ?? emptyFold(), input.tail ?? []),
+    sequence: input.last_sequence,
+    usedIds: new Set(history.flatMap(({ message }) => idsOf(message))),
+    cancelRequested: input.cancel_requested,
+  }
 }
 
 export type StoredMessage = {

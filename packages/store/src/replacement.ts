@@ -5,7 +5,7 @@ import { type Db, row, rows } from './store.ts'
  * Whether a turn's messages `m` belong to what `turn` sees: turns up to its own, without those that one of them
  * replaced. A turn that was replaced itself goes on seeing what it saw. Index: replacements' primary key.
  */
-export function shownTo(turn: number): RawBuilder<boolean> {
+export function shownTo(turn: number | RawBuilder<number>): RawBuilder<boolean> {
   return sql<boolean>`(m.turn <= ${turn} AND NOT EXISTS (
     SELECT FROM holdfast.replacements p WHERE p.conversation_id = m.conversation_id
       AND p.by_turn <= ${turn} AND p.from_turn <= m.turn AND m.turn < p.by_turn))`

@@ -9,6 +9,8 @@ import { openStage, type Stage } from '../stage.ts'
 const NO_OP = '/slow 0 /long 1'
 const CONCURRENCY = 100
 const POSTERS = 32
+/** More than can be done in a window. */
+const QUEUED = 12_000
 
 /** (b) Runs of an agent that does nothing, each with its events, its message and its notification. */
 export const runsCell: Cell = {
@@ -25,7 +27,7 @@ async function fromQueue({ server, seconds, profileFolder }: Situation): Promise
     runners: 0,
     concurrency: CONCURRENCY,
     profileFolder,
-    prepare: (databaseUrl) => fillQueue(databaseUrl, 50_000, { message: NO_OP }),
+    prepare: (databaseUrl) => fillQueue(databaseUrl, QUEUED, { message: NO_OP }),
   })
   await stage.startRunner()
   await wait(1000)
