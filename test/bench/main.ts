@@ -1,4 +1,4 @@
-// npm run bench -- [--quick] [--cells a,b] [--seconds S] [--rounds R] [--profile] [--write]: measures and prints tables;
+// npm run bench -- [--quick] [--cells a,b] [--loads L,M] [--seconds S] [--rounds R] [--profile] [--write]: measures and prints tables;
 // with --write they go into docs/performance.md. With --quick only ratios are looked at, and a broken one fails.
 import { mkdir } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
@@ -17,6 +17,7 @@ const { values } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     cells: { type: 'string', default: CELLS.map(({ letter }) => letter).join(',') },
+    loads: { type: 'string' },
     seconds: { type: 'string', default: '10' },
     rounds: { type: 'string', default: '3' },
     profile: { type: 'boolean', default: false },
@@ -37,7 +38,10 @@ async function measureAll(letters: readonly string[], seconds: number, rounds: n
   const results: CellResult[] = []
   for (const { letter, title, measurements } of CELLS) {
     if (!letters.includes(letter)) continue
-    const measured = measurements.map((measurement) => ({
+    const wanted = measurements.filter(
+      ({ load }) => values.loads?.split(',').includes(load) ?? true,
+    )
+    const measured = wanted.map((measurement) => ({
       measurement,
       found: [] as Row['values'][],
     }))
