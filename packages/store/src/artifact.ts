@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from 'kysely'
 import { visibleTo } from './event-log.ts'
 import type { Principal } from './principal.ts'
-import { type Db, row, rows, type Store } from './store.ts'
+import { row, rows, type Store } from './store.ts'
 
 /** A file that an attempt has written, before anybody may know of it. */
 export type ArtifactPointer = {
