@@ -8,6 +8,7 @@ import { CELLS } from './cells.ts'
 import { quick } from './quick/quick.ts'
 import { type CellResult, tableOf, writeReport } from './report.ts'
 import { openServer } from './server.ts'
+import { COUNT_STATEMENTS, widestStatements } from './statements.ts'
 import { short } from './statistics.ts'
 
 const ROOT = new URL('../../', import.meta.url)
@@ -32,8 +33,8 @@ await measureAll(values.cells.split(','), Number(values.seconds), Number(values.
 process.exit(0)
 
 async function measureAll(letters: readonly string[], seconds: number, rounds: number) {
-  await using server = await openServer()
   const profileFolder = values.profile ? PROFILES : undefined
+  await using server = await openServer(profileFolder ? COUNT_STATEMENTS : {})
   if (profileFolder) await mkdir(profileFolder, { recursive: true })
   const results: CellResult[] = []
   for (const { letter, title, measurements } of CELLS) {
@@ -49,8 +50,10 @@ async function measureAll(letters: readonly string[], seconds: number, rounds: n
     for (let round = 1; round <= rounds; round += 1) {
       for (const { measurement, found } of measured) {
         const { system, load, measure } = measurement
+        if (profileFolder) await widestStatements(server)
         const result = await measure({ server, seconds, profileFolder })
         found.push(result)
+        if (profileFolder) for (const each of await widestStatements(server)) say(each)
         say(`(${letter}) ${round}/${rounds} ${system}, ${load}: ${line(result)}`)
       }
     }

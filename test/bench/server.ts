@@ -30,12 +30,12 @@ export type Server = AsyncDisposable & {
   database(kind?: 'migrated' | 'empty'): Promise<AsyncDisposable & { readonly url: string }>
 }
 
-export async function openServer(): Promise<Server> {
+export async function openServer(more: Record<string, string> = {}): Promise<Server> {
   await using cleanup = new AsyncDisposableStack()
   const folder = await mkdtemp(join(tmpdir(), 'holdfast-bench-'))
   const { signal } = new AbortController()
   const cluster = await openCluster(folder, signal)
-  const options = { settings: SETTINGS, removeFolder: folder }
+  const options = { settings: { ...SETTINGS, ...more }, removeFolder: folder }
   const server = cleanup.use(await startServer(cluster, options, signal))
   const admin = cleanup.use(await connect(server.url))
   const [found] = await admin<{ file: string; version: string }>(

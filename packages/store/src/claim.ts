@@ -80,7 +80,8 @@ async function claimSome(store: Store, request: Request, only: string | null): P
               ORDER BY q.available_at, q.id LIMIT ${request.limit}
               FOR NO KEY UPDATE SKIP LOCKED) due
             LIMIT ${request.limit}))
-          AND state = 'queued' AND cancel_requested_at IS NULL AND available_at <= clock_timestamp()
+          -- By primary key: a planner that knows of few queued runs would rather look at all there are.
+          AND state COLLATE "C" = 'queued' AND cancel_requested_at IS NULL AND available_at <= clock_timestamp()
         RETURNING id, conversation_id, tenant_id, user_id, agent, turn, execution_epoch, attempts_used,
           max_attempts, last_sequence, next_reason AS reason,
           extract(epoch FROM deadline_at - clock_timestamp()) * 1000 AS deadline_left_ms),

@@ -29,7 +29,10 @@ export async function renewLeases(
     store,
     sql<{ id: string; cancel_requested: boolean }>`
       WITH mine AS (
-        SELECT r.id FROM unnest(${ids}::uuid[], ${epochs}::int[]) AS h (id, epoch)
+        -- A series and not an array, see appendEvents.
+        SELECT r.id FROM (
+          SELECT (${ids}::uuid[])[k] AS id, (${epochs}::int[])[k] AS epoch
+          FROM generate_series(1, ${ids.length}::int) AS k) AS h
         JOIN holdfast.runs r ON r.id = h.id AND r.execution_epoch = h.epoch
         WHERE r.state = 'running' AND r.lease_until > clock_timestamp()
         FOR NO KEY UPDATE OF r SKIP LOCKED)
