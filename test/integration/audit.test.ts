@@ -123,6 +123,15 @@ test('a database that is away, or of another schema, and wrong arguments are one
   await sql(`UPDATE holdfast.schema_migrations SET number = number - 1000`)
   expect([newer.code, newer.out]).toEqual([2, ''])
   expect(newer.err).toMatch(/^holdfast audit: the database's schema is \w+: [^\n]*\n$/)
+  const stranger = new URL(database.url)
+  stranger.password = 'wrong'
+  const missing = new URL(database.url)
+  missing.pathname = '/nowhere'
+  for (const url of [stranger, missing]) {
+    const refused = await audit([], url.href)
+    expect([refused.code, refused.out]).toEqual([2, ''])
+    expect(refused.err).toMatch(/^holdfast audit: [^\n]*(authentication failed|not exist)[^\n]*\n$/)
+  }
   for (const [args, url] of [
     [['--fast'], database.url],
     [['--rows', '0'], database.url],
@@ -133,6 +142,19 @@ test('a database that is away, or of another schema, and wrong arguments are one
     const wrong = await audit(args, url)
     expect([wrong.code, wrong.out, wrong.err.split('\n').length]).toEqual([2, '', 2])
   }
+})
+
+test('a schema that lacks any migration is none to ask, be it not the newest', async () => {
+  const [kept] = await sql(
+    `DELETE FROM holdfast.schema_migrations WHERE number = 2 RETURNING to_json(schema_migrations) AS it`,
+  )
+  const { code, err } = await audit()
+  await sql(
+    `INSERT INTO holdfast.schema_migrations
+     SELECT * FROM json_populate_record(NULL::holdfast.schema_migrations, $1)`,
+    [JSON.stringify(kept?.['it'])],
+  )
+  expect([code, err]).toEqual([2, expect.stringMatching(/schema is behind: [^\n]*\n$/)])
 })
 
 test('every query of the runbook can be asked as it stands', async () => {

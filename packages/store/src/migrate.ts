@@ -74,10 +74,11 @@ export async function schemaStatus(store: Store, folder = DEFAULT_FOLDER): Promi
     store,
     sql<{ number: number }>`SELECT number FROM holdfast.schema_migrations`,
   )
-  const newest = Math.max(0, ...done.map((migration) => migration.number))
-  const ours = Math.max(0, ...(await readMigrations(folder)).map((migration) => migration.number))
-  if (newest === ours) return 'current'
-  return newest < ours ? 'behind' : 'ahead'
+  const applied = new Set(done.map((migration) => migration.number))
+  const ours = (await readMigrations(folder)).map((migration) => migration.number)
+  if (Math.max(0, ...applied) > Math.max(0, ...ours)) return 'ahead'
+  // Each one counts, not the newest: two branches may have been merged in another order than their numbers.
+  return ours.every((number) => applied.has(number)) ? 'current' : 'behind'
 }
 
 async function readMigrations(folder: string): Promise<Migration[]> {

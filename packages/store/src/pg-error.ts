@@ -2,6 +2,9 @@ import { asError, HoldfastError } from '@holdfast/std'
 
 /** SQLSTATEs and socket errors that pass by themselves: the caller may come again. */
 const TEMPORARY = new Set([
+  '28000', // invalid_authorization: credentials that are being changed
+  '28P01', // invalid_password
+  '3D000', // invalid_catalog_name: a database that is not made yet
   '25006', // read_only_sql_transaction: a standby, or a primary that was demoted
   '40001', // serialization_failure
   '40P01', // deadlock_detected

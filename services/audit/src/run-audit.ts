@@ -1,4 +1,4 @@
-import { HoldfastError } from '@holdfast/std'
+import { asError, HoldfastError } from '@holdfast/std'
 import { type Audited, audit, openStore, type Store, schemaStatus } from '@holdfast/store'
 import { type AuditConfig, parseConfig } from './config.ts'
 
@@ -25,7 +25,11 @@ export async function runAudit(
     await refuseOtherSchema(store)
     return await report(store, config)
   } catch (error) {
-    if (!(error instanceof HoldfastError)) throw error
+    // Left to the runtime, a bug would end as 1, which says that an invariant is violated.
+    if (!(error instanceof HoldfastError)) {
+      process.stderr.write(`holdfast audit: ${asError(error).stack}\n`)
+      return 2
+    }
     const cause = error.cause instanceof Error ? ` (${reason(error.cause)})` : ''
     process.stderr.write(`holdfast audit: ${error.message}${cause}\n`)
     return 2
