@@ -27,6 +27,7 @@ const SCRIPTS = [
   { when: 'slow', calls: [call('tools__pay')], says: 'Too slow.' },
   { when: 'pay', calls: [call('tools__pay', { amount: 1 })], says: 'Paid.' },
   { when: 'look', calls: [call('tools__look')], says: 'Seen.' },
+  { when: 'show and approve', calls: [call('show'), call('tools__pay')], says: 'Paid.' },
   { when: 'approve', calls: [call('tools__pay')], says: 'Paid.' },
 ]
 
@@ -206,6 +207,21 @@ test('a call that needs approval ends the run, and is made by the run that bring
     ['assistant', null],
     ['tool', 'receipt'],
   ])
+})
+
+test('a call of the front end beside it that nobody answered is interrupted, and not called refused', async () => {
+  const before = tools.calls.length
+  const { runId, conversationId } = await send(holdfast.url, 'show and approve', {
+    agent: 'careful',
+    tools: [{ name: 'show', description: 'shows it', parameters: { type: 'object' } }],
+  })
+  await checkRun(holdfast.url, runId)
+  const { body } = await request(`${holdfast.url}/conversations/${conversationId}`)
+  const [interrupt] = body['pendingInterrupts'] as { id: string }[]
+  const resume = [{ interruptId: interrupt?.id, status: 'resolved', payload: { approved: true } }]
+  const resumed = await send(holdfast.url, undefined, { conversationId, resume, agent: 'careful' })
+  ;(await tools.call(before)).answer('receipt')
+  expect((await conversationOf(resumed.runId)).results).toEqual(['interrupted', 'receipt'])
 })
 
 test('a call that is not approved is not made, and the model is told', async () => {

@@ -1,7 +1,7 @@
 import { failuresOf, withScope } from '@holdfast/agent-kit'
 import { LIMITS } from '@holdfast/protocol'
 import { AgentFailure } from '../agent.ts'
-import { isApproved } from './approval.ts'
+import { isApproved, wasAsked } from './approval.ts'
 import type { AskDeps } from './ask-model.ts'
 import { type CallDeps, callTool } from './call-tool.ts'
 import { isCut, type MadeCall, resultEvent, type Turn } from './turn.ts'
@@ -36,12 +36,18 @@ export async function answerEarlier(turn: Turn, deps: AnswerDeps): Promise<void>
     .filter(({ call }) => call.result === undefined)
   const approved = open.filter(({ call }) => isApproved(call.id, deps.run.resume))
   const refused = open.filter((placed) => !approved.includes(placed))
-  await answerAll(refused, NOT_APPROVED, deps)
+  // Beside them there may be calls of the front end that it did not answer; nobody was asked about those.
+  const asked = refused.filter(({ call }) => wasAsked(call.id, deps.run.resume))
+  const unanswered = refused.filter((placed) => !asked.includes(placed))
+  await answerAll(asked, NOT_APPROVED, deps)
+  await answerAll(unanswered, INTERRUPTED, deps)
   await makeAll(approved, turn, deps)
 }
 
 const NOT_CALLED = 'Not called: the answer was cut off before it was complete.'
 const NOT_APPROVED = 'Not called: the user did not approve it.'
+/** As everywhere: the result of a call whose answer will never come. */
+const INTERRUPTED = 'interrupted'
 
 /** Longer than a server is given to hear of a cancel, shorter than an attempt is given to stop. */
 const STOP_MS_MAX = 3000

@@ -17,6 +17,11 @@ export function approvalOf({ id, name }: MadeCall): Interrupt {
   }
 }
 
+/** Whether people were asked about the call, whatever they said. */
+export function wasAsked(callId: string, answers: readonly ResumeEntry[]): boolean {
+  return answers.some((entry) => entry.interruptId === interruptId(callId))
+}
+
 /** Only a plain yes is one. */
 export function isApproved(callId: string, answers: readonly ResumeEntry[]): boolean {
   const answer = answers.find((entry) => entry.interruptId === interruptId(callId))
