@@ -165,6 +165,8 @@ test.each([
   ['runner', { WEBHOOK_URLS: 'https://a:b@x.test' }, 'WEBHOOK_URLS must be http(s) URLs'],
   ['runner', { WEBHOOK_SECRET: 'whsec_hunter2' }, 'WEBHOOK_SECRET must be whsec_'],
   ['runner', { NOTIFY_ALLOW: 'https://x.test' }, 'NOTIFY_ALLOW must be host names'],
+  ['runner', { OUTBOUND_ALLOW: '10.0.0.0/33' }, 'OUTBOUND_ALLOW must be hosts'],
+  ['runner', { OUTBOUND_ALLOW: '10.0.0.1:80' }, 'OUTBOUND_ALLOW must be hosts'],
 ] as const)('a %s with %j says one line that names the variable', async (service, env, line) => {
   await using database = await createDatabase()
   const variables: Record<string, string> = { DATABASE_URL: database.url, PORT: '0', ...env }

@@ -168,7 +168,7 @@ export function parseAgentsFile(
   throw new HoldfastError(
     'invalid',
     'invalid_agents_file',
-    `agents file: ${errors.map((error) => `${error.path}: ${error.message}`).join('; ')}`,
+    `HOLDFAST_AGENTS: ${errors.map((error) => `${error.path}: ${error.message}`).join('; ')}`,
     { details: { errors } },
   )
 }
@@ -176,7 +176,8 @@ export function parseAgentsFile(
 /** The agent of a request that names none: the given default, else the only or first one. */
 export function defaultAgent(file: AgentsFile): string {
   const name = file.default ?? Object.keys(file.agents)[0]
-  if (name === undefined) throw new HoldfastError('invalid', 'invalid_agents_file', 'no agents')
+  if (name === undefined)
+    throw new HoldfastError('invalid', 'invalid_agents_file', 'HOLDFAST_AGENTS: no agents')
   return name
 }
 

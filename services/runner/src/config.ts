@@ -2,6 +2,7 @@ import { type ArtifactPlace, ArtifactVariables, artifactPlace } from '@holdfast/
 import { NotificationVariables } from '@holdfast/protocol'
 import { HoldfastError } from '@holdfast/std'
 import * as z from 'zod'
+import { isOutboundEntry } from './agents/outbound.ts'
 
 export type RunnerConfig = {
   /** Where the files of runs are. */
@@ -73,8 +74,8 @@ const Env = z.object({
         .filter(Boolean),
     )
     .refine(
-      (entries) => entries.every((entry) => /^[A-Za-z0-9.:_-]+(\/\d{1,3})?$/.test(entry)),
-      'hosts or CIDRs, comma-separated',
+      (entries) => entries.every(isOutboundEntry),
+      'hosts (without a port) or CIDRs, comma-separated',
     ),
   ...NotificationVariables.shape,
   AUTH_JWT_SECRET: z.string().optional(),

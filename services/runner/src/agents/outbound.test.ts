@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { guardOutbound } from './outbound.ts'
+import { guardOutbound, isOutboundEntry } from './outbound.ts'
 
 const CLOSED = { allow: [], openMode: false }
 
@@ -72,4 +72,11 @@ test('a name that resolves to private addresses is refused, and reached if it is
     expect(error).toBeNull()
     expect(addresses).not.toHaveLength(0)
   }
+})
+
+test('an entry that could never be met is none', () => {
+  const some = ['crm.internal', '10.1.2.3', '10.0.0.0/8', '::1', '[::1]', 'fd00::/8']
+  const none = ['10.0.0.0/33', '10.0.0.0/', '10.0.0.0/x', 'crm.internal/8', 'crm.internal:80', '']
+  expect(some.filter((entry) => !isOutboundEntry(entry))).toEqual([])
+  expect(none.filter(isOutboundEntry)).toEqual([])
 })

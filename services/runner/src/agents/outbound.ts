@@ -92,6 +92,11 @@ export function guardOutbound(host: string, { allow, openMode }: Outbound): Outb
   }
 }
 
+/** Whether an entry of the list means something: a host name, an address or a CIDR. */
+export function isOutboundEntry(entry: string): boolean {
+  return /^[A-Za-z0-9._-]+$/.test(entry) || cidrOf(entry).length > 0
+}
+
 /** `[::1]` of a URL as `::1`, and an IPv4 address in IPv6 clothes as what it is. */
 export function bareAddress(host: string): string {
   const bare = host.replace(/^\[|\]$/g, '').replace(/%.*$/, '')
@@ -123,6 +128,6 @@ function cidrOf(entry: string): [string, number][] {
   const version = isIP(bare)
   if (version === 0) return []
   const whole = version === 6 ? 128 : 32
-  const bits = prefix === undefined ? whole : Number(prefix)
-  return Number.isInteger(bits) && bits >= 0 && bits <= whole ? [[bare, bits]] : []
+  const bits = prefix === undefined ? whole : /^\d+$/.test(prefix) ? Number(prefix) : Number.NaN
+  return bits <= whole ? [[bare, bits]] : []
 }
