@@ -33,6 +33,7 @@ const ROUTES: Readonly<Record<string, readonly string[]>> = {
   '/notifications/{eventId}/redrive': ['post'],
   '/healthz': ['get'],
   '/readyz': ['get'],
+  '/metrics': ['get'],
 }
 
 /** What the BFF's own figures are called. */
@@ -82,6 +83,29 @@ test('the OpenAPI document lists every route of the contract and no other', asyn
     expect(operation['summary']).toEqual(expect.stringMatching(/./))
     expect(operation['responses']).toEqual(expect.any(Object))
   }
+})
+
+test('the OpenAPI document names what a client has to be ready for', async () => {
+  const { body } = await get('/openapi.json')
+  const paths = JSON.parse(JSON.stringify(body['paths']))
+  for (const [path, methods] of Object.entries(ROUTES)) {
+    for (const method of methods) {
+      const statuses = Object.keys(paths[path][method].responses)
+      expect([path, method, statuses]).toEqual([path, method, expect.arrayContaining(['default'])])
+      expect([path, method, statuses.some((status) => status.startsWith('2'))]).toEqual([
+        path,
+        method,
+        true,
+      ])
+    }
+  }
+  const events = paths['/runs/{id}/events'].get
+  expect(Object.keys(events.responses).sort()).toEqual(['200', '204', 'default'])
+  expect(events.parameters.map(({ name }: { name: string }) => name.toLowerCase()).sort()).toEqual([
+    'after',
+    'id',
+    'last-event-id',
+  ])
 })
 
 test('every reference inside the OpenAPI document can be followed', async () => {

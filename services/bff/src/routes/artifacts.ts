@@ -11,6 +11,14 @@ import { pathId } from './ids.ts'
 /** A reader that takes nothing for so long is cut; the file is not held open for it. */
 const READER_IDLE_MS = 60_000
 
+/** What the OpenAPI document says of an answer that is a file. */
+export const FILE_RESPONSE = {
+  200: {
+    description: 'The bytes, under the media type that they came with',
+    content: { '*/*': { schema: z.unknown().meta({ type: 'string', format: 'binary' }) } },
+  },
+}
+
 /** Files that runs left behind. What they contain is the agent's, so a browser saves it and never shows it as ours. */
 export function artifactRoute(app: FastifyInstance, bff: Bff): void {
   const routes = app.withTypeProvider<ZodTypeProvider>()
@@ -35,7 +43,11 @@ export function artifactRoute(app: FastifyInstance, bff: Bff): void {
     url,
     // The one that Fastify would make reads the whole file to throw it away.
     exposeHeadRoute: false,
-    schema: { summary: 'A file of a run, as `artifacts` of the run lists it', params },
+    schema: {
+      summary: 'A file of a run, as `artifacts` of the run lists it',
+      params,
+      response: FILE_RESPONSE,
+    },
     async handler(request, reply) {
       const body = await serve(request, reply, request.params.name)
       reply.raw.setTimeout(READER_IDLE_MS)

@@ -4,6 +4,7 @@ import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import * as z from 'zod'
 import type { Bff } from '../bff.ts'
 import { notFound } from '../plugins/errors.ts'
+import { FILE_RESPONSE } from './artifacts.ts'
 import { contentDisposition } from './content-disposition.ts'
 import { pathId } from './ids.ts'
 
@@ -61,6 +62,7 @@ export function attachmentRoute(app: FastifyInstance, bff: Bff): void {
   const schema = {
     summary: 'What came with a message, as its content parts name it',
     params: Params,
+    response: FILE_RESPONSE,
   }
   // The HEAD that Fastify would make reads the bytes to throw them away.
   routes.route({ method: 'GET', url, exposeHeadRoute: false, schema, handler: serve })

@@ -19,6 +19,8 @@ export const EVENTS_RESPONSE = {
   },
 }
 
+const NOTHING_FOLLOWS = z.null().describe('The run has ended, and the cursor is its last event')
+
 /** GET /runs/{id}/events: the log of a run from a cursor, or a prelude and what follows it. */
 export function eventsRoute(app: FastifyInstance, bff: Bff): void {
   app.route({
@@ -29,7 +31,8 @@ export function eventsRoute(app: FastifyInstance, bff: Bff): void {
       summary: "A run's events as server-sent events, from Last-Event-ID or ?after=",
       params: z.object({ id: z.string() }),
       querystring: EventsQuery,
-      response: EVENTS_RESPONSE,
+      headers: z.object({ 'last-event-id': z.string().optional() }),
+      response: { ...EVENTS_RESPONSE, 204: NOTHING_FOLLOWS },
     },
     handler: (request, reply) =>
       streamEvents(bff, request, reply, pathId(request), cursorOf(request)),

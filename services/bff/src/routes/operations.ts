@@ -10,6 +10,13 @@ import { notFound } from '../plugins/errors.ts'
 /** With fewer days of partitions ahead, an operator must look. */
 const PARTITION_DAYS_MIN = 2
 
+const METRICS_RESPONSE = {
+  200: {
+    description: 'Prometheus text',
+    content: { 'text/plain': { schema: z.string() } },
+  },
+}
+
 /** What orchestrators and scrapers ask; no token needed. */
 export function probeRoutes(app: FastifyInstance, bff: Bff): void {
   const routes = app.withTypeProvider<ZodTypeProvider>()
@@ -44,7 +51,7 @@ export function probeRoutes(app: FastifyInstance, bff: Bff): void {
   routes.route({
     method: 'GET',
     url: '/metrics',
-    schema: { hide: true },
+    schema: { summary: "This process's figures, for Prometheus", response: METRICS_RESPONSE },
     async handler(_request, reply) {
       return reply.type(bff.metrics.contentType).send(await bff.metrics.render())
     },
