@@ -9,7 +9,7 @@ const BUDGETS = {
   architecture: 10,
   conformance: 60,
   integration: 300,
-  chaos: 240,
+  chaos: 420,
   endings: 180,
   browser: 120,
   containers: 300,

@@ -1,3 +1,4 @@
+import { wait } from '@holdfast/std'
 import { appendEvents } from '@holdfast/store'
 import { connect } from '../../support/sql.ts'
 import { serverCpuSeconds } from '../process-figures.ts'
@@ -35,6 +36,9 @@ export async function groupFlush(server: Server): Promise<Check[]> {
   ]
 }
 
+const APPENDS = ROUNDS * (GROUP_FLUSHES * RUNS + SINGLES)
+const STATISTICS_MS_MAX = 10_000
+
 async function cpuOf(server: Server, work: () => Promise<void>): Promise<number> {
   const before = await serverCpuSeconds(server.pid)
   await work()
@@ -67,10 +71,15 @@ async function written(appending: Promise<unknown[]>, count: number) {
 
 async function hotShare({ databaseUrl }: ClaimedRuns): Promise<number> {
   await using sql = await connect(databaseUrl)
-  // The claim before the appends changed what is in indexes, and is not one of them.
-  const [row] = await sql<{ share: number }>(
-    `SELECT n_tup_hot_upd::float8 / (n_tup_upd - ${RUNS}) AS share FROM pg_stat_user_tables
-     WHERE schemaname = 'holdfast' AND relname = 'runs'`,
-  )
-  return row?.share ?? 0
+  const late = AbortSignal.timeout(STATISTICS_MS_MAX)
+  for (;;) {
+    // The claim before the appends changed what is in indexes, and is not one of them.
+    const [row] = await sql<{ updates: number; hot: number }>(
+      `SELECT (n_tup_upd - ${RUNS})::int AS updates, n_tup_hot_upd::int AS hot FROM pg_stat_user_tables
+       WHERE schemaname = 'holdfast' AND relname = 'runs'`,
+    )
+    if (row && row.updates >= APPENDS) return row.hot / row.updates
+    // A session tells what it did when it ends, which is a moment after its client left.
+    await wait(20, late)
+  }
 }
