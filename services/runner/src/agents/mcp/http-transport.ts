@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import { callbackify } from 'node:util'
+import { within } from '@holdfast/std'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { FetchLike, Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import {
@@ -21,7 +22,7 @@ export type HttpServer = {
   readonly connectTimeoutMs: number
 }
 
-/** A server that is told of a cancel and does not answer must not hold the run. */
+/** A server that is told of a cancel, or of the end, and does not answer must not hold anybody. */
 const CANCEL_MS_MAX = 1000
 /** What came last may still be on its way through the parser when its stream is over. */
 const PARSE_MS_MAX = 500
@@ -98,7 +99,10 @@ export function httpTransport(server: HttpServer): Transport {
     send: (message) => inner.send(message),
     setProtocolVersion: (version) => inner.setProtocolVersion(version),
     async close() {
-      await inner.terminateSession().catch(() => undefined)
+      await within(
+        CANCEL_MS_MAX,
+        inner.terminateSession().catch(() => undefined),
+      )
       await inner.close()
       closing.abort()
       await agent.destroy()

@@ -1,5 +1,5 @@
 import type { McpServerSpec } from '@holdfast/protocol'
-import { within } from '@holdfast/std'
+import { unlessAborted, within } from '@holdfast/std'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -32,8 +32,11 @@ export type McpCall = {
 export type McpSession = {
   /** The server has ended or does not know the session any more: another one is needed. */
   readonly isBroken: boolean
-  /** @throws McpFailure */
-  tools(): Promise<readonly McpTool[]>
+  /**
+   * Asked once for all who want to know, so an abort only ends the waiting.
+   * @throws McpFailure, or the signal's reason
+   */
+  tools(signal: AbortSignal): Promise<readonly McpTool[]>
   /**
    * Calls a tool. When `signal` aborts, or the time is over, the server is told, and nothing of the call is open when
    * this returns.
@@ -89,28 +92,32 @@ export async function openMcpSession(
     return failure
   }
 
-  // The library leaves its listener on the signal that it is given.
+  // The library leaves its listener on the signal that it is given, and lets a server confirm the beginning for ever.
   const opening = new AbortController()
   const stop = () => opening.abort(signal.reason)
   signal.addEventListener('abort', stop, { once: true })
+  const late = setTimeout(() => opening.abort(new Error('opening took too long')), request.timeout)
   try {
     signal.throwIfAborted()
-    await client.connect(transport, { ...request, signal: opening.signal })
+    const connecting = client.connect(transport, { ...request, signal: opening.signal })
+    await unlessAborted(connecting, opening.signal)
   } catch (error) {
     await client.close().catch(() => undefined)
     throw failed(error)
   } finally {
+    clearTimeout(late)
     signal.removeEventListener('abort', stop)
   }
   return {
     get isBroken() {
       return isBroken
     },
-    async tools() {
+    async tools(signal) {
       tools ??= listTools(client, request)
       try {
-        return await tools
+        return await unlessAborted(tools, signal)
       } catch (error) {
+        signal.throwIfAborted()
         tools = undefined
         throw failed(error)
       }

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
-import { createServer, type RequestListener } from 'node:http'
+import { createServer, type RequestListener, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import { sessionPool } from './session-pool.ts'
@@ -37,9 +38,29 @@ function poolOf(url: string, more: { openMode?: boolean; openTimeoutMs?: number 
   return pool
 }
 
+/** A server that takes everybody in; the rest is answered by `others`, or not at all. */
+function initialises(
+  others: (method: string, response: ServerResponse) => unknown,
+): RequestListener {
+  return async (request, response) => {
+    const { id, method = '' } = request.method === 'POST' ? ((await json(request)) as Asked) : {}
+    if (method !== 'initialize') return void others(method, response)
+    const result = {
+      protocolVersion: '2025-06-18',
+      capabilities: { tools: {} },
+      serverInfo: { name: 'slow', version: '1' },
+    }
+    response
+      .writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 'one' })
+      .end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+  }
+}
+
+type Asked = { id?: number; method?: string }
+
 const failureOf = (pool: ReturnType<typeof poolOf>, signal = never) =>
   pool
-    .lend('tools', WHOM, signal, (session) => session.tools())
+    .lend('tools', WHOM, signal, (session) => session.tools(signal))
     .then(
       () => undefined,
       (error: unknown) => error,
@@ -93,6 +114,48 @@ test('whoever stops waiting for a session leaves at once, with their own reason'
   const begunAt = performance.now()
   await pool.close()
   expect(performance.now() - begunAt).toBeLessThan(2000)
+})
+
+test('whoever waits for a session that somebody else opens leaves at once as well', async () => {
+  const arrived = Promise.withResolvers<void>()
+  const pool = poolOf(await serverThat(() => arrived.resolve()), { openTimeoutMs: 60_000 })
+  const first = failureOf(pool)
+  await arrived.promise
+  const leaving = new AbortController()
+  const second = failureOf(pool, leaving.signal)
+  const reason = new Error('cancel')
+  leaving.abort(reason)
+  expect(await Promise.race([second, first])).toBe(reason)
+  await pool.close()
+  expect(await first).toMatchObject({ name: 'McpFailure' })
+})
+
+test('a session whose beginning is never confirmed is not waited for, and leaves nothing', async () => {
+  const url = await serverThat(initialises(() => undefined))
+  const pool = poolOf(url, { openTimeoutMs: 200 })
+  expect(await failureOf(pool)).toMatchObject({ name: 'McpFailure' })
+})
+
+test('whoever stops waiting for the list of tools leaves at once; a server that hangs is left behind', async () => {
+  const listed = Promise.withResolvers<void>()
+  const closed = Promise.withResolvers<void>()
+  const url = await serverThat(
+    initialises((method, response) => {
+      if (method === 'notifications/initialized') return response.writeHead(202).end()
+      if (method !== 'tools/list') return undefined
+      response.once('close', closed.resolve)
+      return listed.resolve()
+    }),
+  )
+  const leaving = new AbortController()
+  const pool = poolOf(url, { openTimeoutMs: 60_000 })
+  const failed = failureOf(pool, leaving.signal)
+  await listed.promise
+  const reason = new Error('cancel')
+  leaving.abort(reason)
+  expect(await failed).toBe(reason)
+  await pool.close()
+  await closed.promise
 })
 
 test('an endless answer is cut at its cap', async () => {

@@ -62,9 +62,13 @@ export function sessionPool(options: PoolOptions): SessionPool {
     )
   }
 
-  async function entryOf(key: string, open: () => Promise<McpSession>): Promise<Entry> {
+  async function entryOf(
+    key: string,
+    open: () => Promise<McpSession>,
+    signal: AbortSignal,
+  ): Promise<Entry> {
     const known = entries.get(key)
-    if (known && !(await isBroken(known))) return known
+    if (known && !(await unlessAborted(isBroken(known), signal))) return known
     // Somebody else may have found it broken as well, and be further.
     const newer = entries.get(key)
     if (newer && newer !== known) return newer
@@ -84,7 +88,8 @@ export function sessionPool(options: PoolOptions): SessionPool {
       if (!spec) throw new Error(`there is no MCP server ${server}`)
       const headers = 'headers' in spec ? filledHeaders(spec.headers, whom) : {}
       const key = JSON.stringify([server, headers])
-      const entry = await entryOf(key, () => opened(spec, headers, options, server, closing.signal))
+      const open = () => opened(spec, headers, options, server, closing.signal)
+      const entry = await entryOf(key, open, signal)
       entry.users += 1
       clearTimeout(entry.idle)
       try {

@@ -57,7 +57,8 @@ export async function openToolbox(
 
 async function toolsOf(server: string, run: AgentRun, sessions: SessionPool) {
   try {
-    const tools = await sessions.lend(server, run, run.signal, (session) => session.tools())
+    const { signal } = run
+    const tools = await sessions.lend(server, run, signal, (session) => session.tools(signal))
     return tools.map((tool) => ({ server, tool }))
   } catch (error) {
     run.signal.throwIfAborted()
