@@ -75,6 +75,28 @@ test('a stock client resumes an interrupt; one that says something else instead 
   await expect(other.runAgent({ runId: 'resume-5', resume: [cancelled] })).rejects.toThrow(/409/)
 })
 
+test.each([
+  ['with each other', 'same', 'same'],
+  ['with a stored one', 'm1', 'm2'],
+])('messages that share an id %s are refused, and leave no trace', async (_, resultId, saidId) => {
+  const threadId = `shared-${saidId}`
+  const agent = client(threadId)
+  agent.addMessage({ id: 'm1', role: 'user', content: '/call pick_colour {}' })
+  await agent.runAgent({ runId: `${threadId}-1`, tools })
+  const before = await stored(threadId)
+  const toolCallId = before.flatMap((message) =>
+    message.role === 'assistant' ? (message.toolCalls ?? []) : [],
+  )[0]?.id
+  const messages = [
+    { id: resultId, role: 'tool', toolCallId, content: 'green' },
+    { id: saidId, role: 'user', content: 'and the door?' },
+  ]
+  const json = { threadId, runId: `${threadId}-2`, messages, tools, context: [], state: {} }
+  const refused = await request(`${holdfast.url}/ag-ui/demo`, { json })
+  expect([refused.status, refused.body['code']]).toEqual([400, 'invalid_request'])
+  expect(await stored(threadId)).toEqual(before)
+})
+
 function client(threadId: string, initialMessages: Message[] = []): HttpAgent {
   return new HttpAgent({ url: `${holdfast.url}/ag-ui/demo`, threadId, initialMessages })
 }

@@ -128,6 +128,22 @@ test('a turn that waits behind one that asks cancels what it asks', async () => 
   expect((await resultsOf(conversationId)).map(([, content]) => content)).toEqual(['interrupted'])
 })
 
+test('a turn that was stopped before its time took nothing of what the turn before it asks', async () => {
+  const asking = upstream.exchanges.length
+  const first = await send(holdfast.url, 'wait', { agent: 'remote' })
+  const { conversationId } = first
+  const exchange = await upstream.exchange(asking)
+  const second = await send(holdfast.url, 'too soon', { conversationId, onActive: 'enqueue' })
+  await request(`${holdfast.url}/runs/${second.runId}/cancel`, { json: {} })
+  asks(exchange, [{ id: 'still', reason: 'input_required' }])
+  await readLog(holdfast.url, first.runId)
+  expect((await view(conversationId)).pendingInterrupts).toMatchObject([
+    { id: 'still', runId: first.runId },
+  ])
+  const resume = [{ interruptId: 'still', status: 'resolved' }]
+  expect((await post({ conversationId, resume })).status).toBe(202)
+})
+
 test("a front end's tool is called, answered by the front end, and the next turn knows the answer", async () => {
   const { conversationId, runId } = await asked('/call pick_colour {"of":"door"}', { tools: TOOLS })
   const log = await readLog(holdfast.url, runId)

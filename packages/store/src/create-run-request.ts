@@ -66,6 +66,8 @@ export type CreateRunOutcome =
         | 'unknown_agent'
         | 'unknown_attachment'
         | 'conversation_full'
+        /** AG-UI: a message is brought under an id that another one has. */
+        | 'message_id_taken'
     }
 
 type Refusal = Exclude<CreateRunOutcome, { kind: 'created' | 'repeated' }>

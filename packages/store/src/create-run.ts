@@ -31,7 +31,7 @@ export async function createRun(
   principal: Principal,
   request: CreateRun,
 ): Promise<CreateRunOutcome> {
-  for (;;) {
+  for (let isTaken = false; ; ) {
     const earlier = await findTurn(store, principal, request)
     if (earlier) return earlier
     try {
@@ -40,11 +40,13 @@ export async function createRun(
       })
     } catch (error) {
       if (error instanceof Refused) return error.outcome
+      const named = isUniqueViolation(error, 'conversation_messages_id')
       const raced =
-        error instanceof Raced ||
-        isUniqueViolation(error, 'conversation_messages_id') ||
-        isUniqueViolation(error, 'conversations_external')
+        error instanceof Raced || named || isUniqueViolation(error, 'conversations_external')
       if (!raced) throw error
+      // A repeat would have been found by its message: these ids name another one, or two at once.
+      if (named && isTaken) return { kind: 'message_id_taken' }
+      isTaken ||= named
     }
   }
 }

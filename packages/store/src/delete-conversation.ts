@@ -1,3 +1,4 @@
+import { asError } from '@holdfast/std'
 import { sql } from 'kysely'
 import { cancelLocked } from './cancel.ts'
 import { visibleTo } from './event-log.ts'
@@ -52,53 +53,78 @@ export async function deleteConversation(
   })
 }
 
+/** Conversations of which a purge picks those that it removes. */
+const LOOKED_AT = 1000
+
 /**
  * Removes what was deleted and has no unfinished run any more. The client turns stay, so that a repeat is
  * told that its run is gone. Files go first: whoever is stopped in between leaves rows that are found again, and no
- * file that nobody knows of. One conversation a transaction.
- * @returns how many were purged
+ * file that nobody knows of. One conversation a transaction, and in no order, so that those which cannot be removed do
+ * not stand in the way of the others. Index: conversations_deleted, runs_unfinished.
+ * @returns why some could not be removed; they are looked at again
  */
 export async function purgeDeleted(
   store: Store,
   limit: number,
   removeFiles: (run: { tenantId: string; runId: string }) => Promise<void>,
-): Promise<number> {
+): Promise<Error[]> {
   const hidden = await rows(
     store,
     sql<{ id: string }>`
-      SELECT id FROM holdfast.conversations c WHERE deleted_at IS NOT NULL AND NOT EXISTS (
-        SELECT FROM holdfast.runs r
-        WHERE r.conversation_id = c.id AND r.state IN ('queued', 'running')) LIMIT ${limit}`,
+      SELECT id FROM (
+        SELECT id FROM holdfast.conversations c WHERE deleted_at IS NOT NULL AND NOT EXISTS (
+          SELECT FROM holdfast.runs r
+          WHERE r.conversation_id = c.id AND r.state IN ('queued', 'running')) LIMIT ${LOOKED_AT}) hidden
+      ORDER BY random() LIMIT ${limit}`,
   )
+  const failed: Error[] = []
   for (const { id } of hidden) {
-    const begun = await rows(
-      store,
-      sql<{ id: string; tenant_id: string }>`
-        SELECT id, tenant_id FROM holdfast.runs WHERE conversation_id = ${id} AND execution_epoch > 0`,
-    )
-    for (const run of begun) await removeFiles({ tenantId: run.tenant_id, runId: run.id })
-    await inTransaction(store, async (db) => {
-      await lockConversation(db, id)
-      const runs = await rows(
-        db,
-        sql<{ id: string }>`SELECT id FROM holdfast.runs WHERE conversation_id = ${id}`,
-      )
-      const runIds = runs.map((run) => run.id)
-      for (const table of OF_A_RUN) {
-        await rows(
-          db,
-          sql`DELETE FROM ${sql.table(`holdfast.${table}`)} WHERE run_id = ANY (${runIds}::uuid[])`,
-        )
-      }
-      await rows(db, sql`DELETE FROM holdfast.conversation_messages WHERE conversation_id = ${id}`)
-      await rows(db, sql`DELETE FROM holdfast.replacements WHERE conversation_id = ${id}`)
-      await rows(db, sql`DELETE FROM holdfast.attachments WHERE conversation_id = ${id}`)
-      await rows(db, sql`DELETE FROM holdfast.runs WHERE conversation_id = ${id}`)
-      await rows(db, sql`DELETE FROM holdfast.conversations WHERE id = ${id}`)
-    })
+    try {
+      await purge(store, id, removeFiles)
+    } catch (error) {
+      failed.push(asError(error))
+    }
   }
-  return hidden.length
+  return failed
 }
+
+async function purge(
+  store: Store,
+  conversationId: string,
+  removeFiles: (run: { tenantId: string; runId: string }) => Promise<void>,
+): Promise<void> {
+  const begun = await rows(
+    store,
+    sql<{ id: string; tenant_id: string }>`
+      SELECT id, tenant_id FROM holdfast.runs
+      WHERE conversation_id = ${conversationId} AND execution_epoch > 0`,
+  )
+  for (const run of begun) await removeFiles({ tenantId: run.tenant_id, runId: run.id })
+  await inTransaction(store, async (db) => {
+    await lockConversation(db, conversationId)
+    const runs = await rows(
+      db,
+      sql<{ id: string }>`SELECT id FROM holdfast.runs WHERE conversation_id = ${conversationId}`,
+    )
+    const runIds = runs.map((run) => run.id)
+    for (const table of OF_A_RUN) {
+      await rows(
+        db,
+        sql`DELETE FROM ${sql.table(`holdfast.${table}`)} WHERE run_id = ANY (${runIds}::uuid[])`,
+      )
+    }
+    for (const table of OF_A_CONVERSATION) {
+      await rows(
+        db,
+        sql`DELETE FROM ${sql.table(`holdfast.${table}`)} WHERE conversation_id = ${conversationId}`,
+      )
+    }
+    await rows(db, sql`DELETE FROM holdfast.conversations WHERE id = ${conversationId}`)
+  })
+}
+
+/** What else of a conversation is gone before it is itself. */
+const OF_A_CONVERSATION = ['conversation_messages', 'replacements', 'attachments', 'runs'] as const
 
 const OF_A_RUN = [
   'run_events',

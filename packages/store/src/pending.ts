@@ -6,10 +6,10 @@ import {
   unansweredToolCalls,
 } from '@holdfast/protocol'
 import { sql } from 'kysely'
-import { shownTo } from './replacement.ts'
+import { LAST_TURN, shownTo } from './replacement.ts'
 import { type Db, row, rows } from './store.ts'
 
-/** What the conversation's last turn left to be answered, and whose it is. */
+/** What the turn that ended last left to be answered, and whose it is. */
 export type LastTurn = {
   readonly runId: string
   readonly agent: string
@@ -21,16 +21,19 @@ export type LastTurn = {
 const NOTHING: Pending = { interrupts: [], calls: [] }
 
 /**
- * The last turn of a conversation. Only it can have something pending, since every turn that enters settles what it
- * finds; an unfinished one has nothing. Index: runs (conversation_id, turn).
+ * The turn that ended last, if all have ended. Only it can have something pending: a turn that enters settles what it
+ * finds, but one that was stopped in the queue found nothing, because the turn before it had not asked yet. What was
+ * replaced asks nobody. Index: runs (conversation_id, turn), all turns of the conversation.
  */
 export async function readLastTurn(db: Db, conversationId: string): Promise<LastTurn | null> {
   const last = await row(
     db,
     sql<{ id: string; agent: string; turn: number; terminal: AgUiEvent | null; at_ms: number }>`
-      SELECT r.id, r.agent, r.turn, x.terminal, extract(epoch FROM clock_timestamp()) * 1000 AS at_ms
-      FROM holdfast.runs r LEFT JOIN holdfast.run_results x ON x.run_id = r.id
-      WHERE r.conversation_id = ${conversationId} ORDER BY r.turn DESC LIMIT 1`,
+      SELECT m.id, m.agent, m.turn, CASE WHEN ${shownTo(LAST_TURN)} THEN x.terminal END AS terminal,
+        extract(epoch FROM clock_timestamp()) * 1000 AS at_ms
+      FROM holdfast.runs m LEFT JOIN holdfast.run_results x ON x.run_id = m.id
+      WHERE m.conversation_id = ${conversationId}
+      ORDER BY coalesce(m.finished_at, 'infinity') DESC, m.turn DESC LIMIT 1`,
   )
   if (!last) return null
   const asked = askedBy(last.terminal)

@@ -1,5 +1,5 @@
 import { type ArtifactStore, runFolder } from '@holdfast/artifacts'
-import { type Loop, loop } from '@holdfast/std'
+import { asError, type Loop, loop } from '@holdfast/std'
 import {
   dropPartition,
   ensurePartitions,
@@ -14,7 +14,7 @@ import type { ActiveRuns } from './active-runs.ts'
 
 const EVERY_MS = 10_000
 const PARTITION_DAYS = 7
-const ROUNDS_A_CLOCK_SYNC = 6
+const ROUNDS_OF_SELDOM = 6
 const STALE_WRITES_KEPT_MS = 30 * 24 * 3_600_000
 /** How long operators can see to whom a notification was delivered. */
 const DELIVERED_KEPT_MS = 30 * 24 * 3_600_000
@@ -30,21 +30,36 @@ export function housekeeping(options: {
 }): Loop {
   const { store, artifactStore, retentionDays } = options
   let rounds = 0
+
+  async function purge() {
+    const remove = (run: { tenantId: string; runId: string }) =>
+      artifactStore.remove(runFolder(run))
+    for (const error of await purgeDeleted(store, 20, remove)) options.onError(error)
+  }
+
+  /** Each by itself: what one of them cannot do must not keep the next from its own. */
+  const always = [
+    purge,
+    () => pruneStaleWrites(store, STALE_WRITES_KEPT_MS, 1000),
+    () => pruneDelivered(store, DELIVERED_KEPT_MS, 5000),
+    () => removeRunner(store, { silentMs: options.silentMs }),
+  ]
+  const seldom = [
+    () => syncClock(store),
+    () => ensurePartitions(store, PARTITION_DAYS),
+    ...(retentionDays === null ? [] : [() => dropPartition(store, retentionDays)]),
+  ]
   return loop({
     name: 'housekeeping',
     everyMs: EVERY_MS,
     onError: options.onError,
-    async round() {
-      if (rounds % ROUNDS_A_CLOCK_SYNC === 0) {
-        await syncClock(store)
-        await ensurePartitions(store, PARTITION_DAYS)
-        if (retentionDays !== null) await dropPartition(store, retentionDays)
-      }
+    async round(signal) {
+      const isLong = rounds % ROUNDS_OF_SELDOM === 0
       rounds += 1
-      await purgeDeleted(store, 20, (run) => artifactStore.remove(runFolder(run)))
-      await pruneStaleWrites(store, STALE_WRITES_KEPT_MS, 1000)
-      await pruneDelivered(store, DELIVERED_KEPT_MS, 5000)
-      await removeRunner(store, { silentMs: options.silentMs })
+      for (const chore of isLong ? [...seldom, ...always] : always) {
+        if (signal.aborted) return
+        await chore().catch((error: unknown) => options.onError(asError(error)))
+      }
     },
   })
 }

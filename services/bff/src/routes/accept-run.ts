@@ -55,6 +55,8 @@ export async function acceptRun(bff: Bff, request: FastifyRequest, create: Creat
       )
     case 'conversation_full':
       throw new HoldfastError('too_large', outcome.kind, 'The conversation can hold no more.')
+    case 'message_id_taken':
+      throw invalidRequest([{ path: 'messages', message: 'an id of them names another message' }])
     case 'not_found':
       throw notFound()
   }

@@ -31,10 +31,17 @@ export function cancelRunRoute(app: FastifyInstance, bff: Bff): void {
       if (outcome.kind !== 'requested' || waitMs === 0)
         return sendCancelOutcome(bff, reply, outcome)
       announce(bff, outcome)
+      const { socket } = request.raw
       const left = new AbortController()
-      request.raw.socket.once('close', () => left.abort())
-      const ended = await untilEnded(bff, principal, outcome.runId, waitMs, left.signal)
-      return ended ? sendReceipt(reply, 200, ended) : sendReceipt(reply, 202, outcome)
+      const onClose = () => left.abort()
+      // The connection serves other requests after this one.
+      socket.once('close', onClose)
+      try {
+        const ended = await untilEnded(bff, principal, outcome.runId, waitMs, left.signal)
+        return ended ? sendReceipt(reply, 200, ended) : sendReceipt(reply, 202, outcome)
+      } finally {
+        socket.off('close', onClose)
+      }
     },
   })
 }
