@@ -33,7 +33,7 @@ type NotificationRow = {
   deliveries: NotificationView['deliveries'] | null
 }
 
-/** Those of a tenant, newest first. Index: outbox_recent; deliveries_unfinished where a state is asked for. */
+/** Those of a tenant, newest first. Index: outbox_recent; by state deliveries_unfinished, and outbox_unexpanded. */
 export async function listNotifications(
   store: Store,
   tenantId: string,
@@ -130,13 +130,16 @@ function select(tenantId: string, conditions: RawBuilder<unknown>[], limit: numb
 }
 
 function inState(tenantId: string, state: DeliveryState): RawBuilder<unknown> {
-  const having = (which: DeliveryState) => sql`o.event_id IN (
-    SELECT x.event_id FROM holdfast.deliveries x WHERE x.tenant_id = ${tenantId} AND x.state = ${which})`
-  if (state === 'dead') return having('dead')
+  const having = (which: DeliveryState) => sql`
+    SELECT x.event_id FROM holdfast.deliveries x WHERE x.tenant_id = ${tenantId} AND x.state = ${which}`
+  if (state === 'dead') return sql`o.event_id IN (${having('dead')})`
   const notDead = sql`d.dead IS NOT TRUE`
-  return state === 'pending'
-    ? sql`(o.expanded_at IS NULL OR ${having('pending')}) AND ${notDead}`
-    : sql`o.expanded_at IS NOT NULL AND d.pending IS NOT TRUE AND ${notDead}`
+  if (state === 'delivered') {
+    return sql`o.expanded_at IS NOT NULL AND d.pending IS NOT TRUE AND ${notDead}`
+  }
+  // One list of both: an OR would look through all notifications that there ever were.
+  return sql`o.event_id IN (${having('pending')}
+    UNION ALL SELECT u.event_id FROM holdfast.outbox u WHERE u.expanded_at IS NULL) AND ${notDead}`
 }
 
 function asView(found: NotificationRow): NotificationView {
