@@ -14,6 +14,7 @@ import { answer, type Exchange } from '../support/upstream.ts'
 import { BEGINNING, openStage, type Stage, sendTo } from './stage.ts'
 
 const CLOSE_MS = 1000
+const never = new AbortController().signal
 
 let stage: Stage
 let hints: DatabaseProxy
@@ -222,7 +223,7 @@ test.for(Object.entries(PHASES))(
     await Promise.allSettled([reader.held])
     await using sql = await connect(stage.holdfast.databaseUrl)
     await until('it is purged', async () => {
-      await purgeDeleted(stage.holdfast.store, 20, async () => undefined)
+      await purgeDeleted(stage.holdfast.store, 20, async () => undefined, never)
       const [left] = await sql<{ count: number }>(
         `SELECT (SELECT count(*) FROM holdfast.runs WHERE conversation_id = $1)
             + (SELECT count(*) FROM holdfast.conversations WHERE id = $1)

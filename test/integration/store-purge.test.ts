@@ -6,7 +6,9 @@ import { ADA, accept, claimOne, finish, recordAgents } from '../support/by-hand.
 import { createDatabase } from '../support/database.ts'
 import { connect } from '../support/sql.ts'
 
-test('a conversation that cannot be purged stands in the way of no other', async () => {
+const never = new AbortController().signal
+
+test('a conversation that cannot be purged stands in the way of no other; a runner that ends leaves the rest', async () => {
   await using database = await createDatabase()
   await using store = openStore({
     databaseUrl: database.url,
@@ -24,9 +26,16 @@ test('a conversation that cannot be purged stands in the way of no other', async
   const removeFiles = async ({ runId }: { runId: string }) => {
     if (runId === stuck.runId) throw refusal
   }
-  expect(await purgeDeleted(store, 20, removeFiles)).toEqual([refusal])
+  const ending = new AbortController()
+  const cutFiles = async () => {
+    ending.abort()
+    throw refusal
+  }
+  expect(await purgeDeleted(store, 20, cutFiles, ending.signal)).toEqual([])
+  expect(await left()).toHaveLength(2)
+  expect(await purgeDeleted(store, 20, removeFiles, never)).toEqual([refusal])
   expect(await left()).toEqual([{ id: stuck.conversationId }])
-  expect(await purgeDeleted(store, 20, async () => undefined)).toEqual([])
+  expect(await purgeDeleted(store, 20, async () => undefined, never)).toEqual([])
   expect(await left()).toEqual([])
   expect(await violations(store)).toEqual([])
 

@@ -67,6 +67,7 @@ export async function purgeDeleted(
   store: Store,
   limit: number,
   removeFiles: (run: { tenantId: string; runId: string }) => Promise<void>,
+  signal: AbortSignal,
 ): Promise<Error[]> {
   const hidden = await rows(
     store,
@@ -79,10 +80,11 @@ export async function purgeDeleted(
   )
   const failed: Error[] = []
   for (const { id } of hidden) {
+    if (signal.aborted) break
     try {
       await purge(store, id, removeFiles)
     } catch (error) {
-      failed.push(asError(error))
+      if (!signal.aborted) failed.push(asError(error))
     }
   }
   return failed

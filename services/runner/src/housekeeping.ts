@@ -31,10 +31,10 @@ export function housekeeping(options: {
   const { store, artifactStore, retentionDays } = options
   let rounds = 0
 
-  async function purge() {
+  async function purge(signal: AbortSignal) {
     const remove = (run: { tenantId: string; runId: string }) =>
-      artifactStore.remove(runFolder(run))
-    for (const error of await purgeDeleted(store, 20, remove)) options.onError(error)
+      artifactStore.remove(runFolder(run), signal)
+    for (const error of await purgeDeleted(store, 20, remove, signal)) options.onError(error)
   }
 
   /** Each by itself: what one of them cannot do must not keep the next from its own. */
@@ -58,7 +58,7 @@ export function housekeeping(options: {
       rounds += 1
       for (const chore of isLong ? [...seldom, ...always] : always) {
         if (signal.aborted) return
-        await chore().catch((error: unknown) => options.onError(asError(error)))
+        await chore(signal).catch((error: unknown) => options.onError(asError(error)))
       }
     },
   })
