@@ -34,14 +34,12 @@ export function cancelRunRoute(app: FastifyInstance, bff: Bff): void {
       const { socket } = request.raw
       const left = new AbortController()
       const onClose = () => left.abort()
-      // The connection serves other requests after this one.
       socket.once('close', onClose)
-      try {
-        const ended = await untilEnded(bff, principal, outcome.runId, waitMs, left.signal)
-        return ended ? sendReceipt(reply, 200, ended) : sendReceipt(reply, 202, outcome)
-      } finally {
-        socket.off('close', onClose)
-      }
+      // The connection goes on to serve other requests.
+      const ended = await untilEnded(bff, principal, outcome.runId, waitMs, left.signal).finally(
+        () => socket.off('close', onClose),
+      )
+      return ended ? sendReceipt(reply, 200, ended) : sendReceipt(reply, 202, outcome)
     },
   })
 }
