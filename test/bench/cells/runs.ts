@@ -3,6 +3,8 @@ import { connect } from '../../support/sql.ts'
 import { type Cell, costs, type Row, type Situation } from '../cell.ts'
 import { openPoster } from '../create-runs.ts'
 import { fillQueue } from '../fill-queue.ts'
+import { bareInsert } from '../peers/floors.ts'
+import { queuePeers } from '../peers/queues.ts'
 import { openStage, type Stage } from '../stage.ts'
 
 /** An agent that says one word and waits for nothing. */
@@ -18,6 +20,8 @@ export const runsCell: Cell = {
   title: 'durable runs of an agent that does nothing',
   measurements: [
     { system: 'Holdfast', load: 'filled queue', measure: fromQueue },
+    ...queuePeers,
+    bareInsert(POSTERS),
     { system: 'Holdfast', load: `${POSTERS} posters`, measure: fromRequests },
   ],
 }

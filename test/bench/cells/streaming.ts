@@ -2,6 +2,7 @@ import { wait } from '@holdfast/std'
 import { until } from '../../support/readers.ts'
 import { type Cell, costs, type Measurement, type Row, type Situation } from '../cell.ts'
 import { createRuns } from '../create-runs.ts'
+import { plainPipe } from '../peers/floors.ts'
 import { openCrowd } from '../readers.ts'
 import { openStage } from '../stage.ts'
 import { percentile } from '../statistics.ts'
@@ -14,7 +15,15 @@ const START_MS_MAX = 120_000
 export const streamingCell: Cell = {
   letter: 'a',
   title: 'N runs × 20 words/s, each with a reader: created → in the reader’s hands',
-  measurements: [streaming(100, 1), streaming(250, 1), streaming(500, 1), streaming(1000, 2)],
+  measurements: [
+    plainPipe(100),
+    streaming(100, 1),
+    streaming(250, 1),
+    plainPipe(500),
+    streaming(500, 1),
+    plainPipe(1000),
+    streaming(1000, 1),
+  ],
 }
 
 function streaming(runs: number, runners: number): Measurement {

@@ -1,0 +1,52 @@
+import { wait } from '@holdfast/std'
+import { type Child, startChild } from '../../support/processes.ts'
+import { costs, type Measurement, type Row, type Situation } from '../cell.ts'
+import { startMeter } from '../meter.ts'
+
+const JOBS = 200_000
+const WARM_MS = 1000
+
+/** Queues that people would use instead, from a filled queue, as they come and as they are fastest. */
+export const queuePeers: readonly Measurement[] = [
+  peer('pg-boss 12', 'pg-boss', 'single'),
+  peer('pg-boss 12, batches of 50', 'pg-boss', 'batched'),
+  peer('graphile-worker 0.18', 'graphile-worker', 'single'),
+  peer('graphile-worker 0.18, local queue', 'graphile-worker', 'batched'),
+]
+
+function peer(system: string, script: string, mode: 'single' | 'batched'): Measurement {
+  return { system, load: 'filled queue', measure: (situation) => drain(situation, script, mode) }
+}
+
+async function drain(
+  { server, seconds }: Situation,
+  script: string,
+  mode: string,
+): Promise<Row['values']> {
+  await using database = await server.database('empty')
+  const env = { DATABASE_URL: database.url, PEER_MODE: mode, PEER_JOBS: String(JOBS) }
+  const child = await startChild('runner', env, `test/bench/peers/${script}.ts`)
+  try {
+    child.tell({ order: 'work' })
+    await wait(WARM_MS)
+    const processes = { 'runner 1': child.pid }
+    const meter = await startMeter({ server, databaseUrl: database.url, processes })
+    const before = await countOf(child)
+    await wait(seconds * 1000)
+    const after = await countOf(child)
+    const figures = await meter.stop()
+    if (after.count >= JOBS) throw new Error(`${script} did all its jobs before the time was over`)
+    const perSecond = ((after.count - before.count) / (after.atMs - before.atMs)) * 1000
+    return { 'runs/s': perSecond, ...costs(figures, perSecond) }
+  } finally {
+    child.kill('SIGKILL')
+    await child.exited
+  }
+}
+
+async function countOf(child: Child): Promise<{ count: number; atMs: number }> {
+  const heard = child.hears((message) => 'count' in message)
+  child.tell({ order: 'count' })
+  const { count, atMs } = await heard
+  return { count: Number(count), atMs: Number(atMs) }
+}
