@@ -146,6 +146,7 @@ test('a changed file is used by the next run, a broken one is not, and running c
   await writeFile(join(folder, 'word.ts'), 'export const word = ')
   await logged('a changed agent is broken', 1)
   expect(runner.log()).toContain(join(folder, 'live.ts'))
+  expect(runner.log()).toContain(`(line 1 of ${join(folder, 'word.ts')})`)
   expect(await say()).toBe('second')
   const slow = `async (run) => { await run.text('old ', await run.sleep(1500)); await run.text(word) }`
   await writeFile(

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url'
 import { type DefinedAgent, isDefinedAgent } from '@holdfast/agent-kit'
 import { asError, HoldfastError, within } from '@holdfast/std'
 
@@ -11,7 +12,7 @@ export async function loadModule(file: string, url: string): Promise<DefinedAgen
   try {
     namespace = await within<Namespace>(IMPORT_MS, import(url))
   } catch (error) {
-    throw refused(file, reasonOf(error), error)
+    throw refused(file, reasonOf(file, error), error)
   }
   if (!namespace) throw refused(file, `it is not imported within ${IMPORT_MS / 1000} s`)
   if (isDefinedAgent(namespace.default)) return namespace.default
@@ -31,15 +32,16 @@ function refused(file: string, reason: string, cause?: unknown): HoldfastError {
   return new HoldfastError('invalid', 'invalid_module', `module ${file}: ${reason}`, { cause })
 }
 
-/** A syntax error says where it is only in the first lines of its stack. */
-function reasonOf(thrown: unknown): string {
+/** A syntax error, which may be in a file that this one imports, says where it is only at the top of its stack. */
+function reasonOf(file: string, thrown: unknown): string {
   const error = asError(thrown)
   const said = error.message
     .replaceAll(/\s*\n\s*/g, ' ')
     .replaceAll(/[?&]holdfast=[\d.]+| imported from \S*\/load-module\.[jt]s/g, '')
-  const at = /^file:\/\/\S*?:(\d+)\n/.exec(error.stack ?? '')?.[1]
-  const line = error instanceof SyntaxError && at ? ` (line ${at})` : ''
-  return `${error.name}: ${said}${line}`
+  const [, url, line] = /^(file:\/\/\S*?):(\d+)\n/.exec(error.stack ?? '') ?? []
+  if (!(error instanceof SyntaxError) || !url) return `${error.name}: ${said}`
+  const broken = fileURLToPath(url)
+  return `${error.name}: ${said} (line ${line}${broken === file ? '' : ` of ${broken}`})`
 }
 
 function kindOf(value: unknown): string {
