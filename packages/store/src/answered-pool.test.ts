@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, test } from 'vitest'
 import { schemaStatus } from './migrate.ts'
+import { readOwnership } from './renew.ts'
 import { openStore } from './store.ts'
 
 /** A message of PostgreSQL's protocol. */
@@ -28,3 +29,35 @@ test('a session that is ready and over in one packet fails its statement and not
   await using store = openStore({ databaseUrl, applicationName: 'test', poolMax: 1 })
   await expect(schemaStatus(store)).rejects.toMatchObject({ kind: 'unavailable' })
 })
+
+test.each([
+  [false, /^holdfast_/],
+  [true, /^$/],
+])(
+  'a statement that is sent behind a pooler (%s) has a name only where names are kept',
+  async (pooled, name) => {
+    const parsed = Promise.withResolvers<string>()
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.once('data', () => {
+        socket.write(Buffer.concat(READY))
+        // Its type, its length, and then the name.
+        socket.once('data', (bytes) => {
+          parsed.resolve(bytes.toString('latin1', 5, bytes.indexOf(0, 5)))
+          socket.destroy()
+          server.close()
+        })
+      })
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const databaseUrl = `postgres://nobody@127.0.0.1:${port}/none`
+    await using store = openStore({ databaseUrl, applicationName: 'test', poolMax: 1, pooled })
+    const asked = readOwnership(store, [
+      { runId: '00000000-0000-7000-8000-000000000000', epoch: 1 },
+    ])
+    await expect(asked).rejects.toMatchObject({ kind: 'unavailable' })
+    expect(await parsed.promise).toMatch(name)
+  },
+)

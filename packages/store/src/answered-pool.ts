@@ -3,7 +3,7 @@ import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryRes
 import type pg from 'pg'
 
 export type AnsweredClient = PostgresPoolClient & {
-  /** A statement that is prepared on the connection under its name. */
+  /** A statement that is prepared on the connection under its name, where names are kept. */
   prepared<R extends pg.QueryResultRow>(statement: {
     name: string
     text: string
@@ -19,8 +19,13 @@ export type AnsweredPool = Omit<PostgresPool, 'connect'> & { connect(): Promise<
  * connection has mostly lost them all, neither do those that are older than this. And one that breaks while it
  * is in use says so as an event as well, which would end the process if nobody listened: from its first moment, since
  * the word that it is ready and the word that it is over may come in one packet.
+ * @param pooled behind a transaction pooler, where what is prepared on one connection is asked of another: nothing has a
+ *   name there
  */
-export function answeredPool(pool: pg.Pool): AnsweredPool {
+export function answeredPool(
+  pool: pg.Pool,
+  { pooled = false }: { pooled?: boolean | undefined } = {},
+): AnsweredPool {
   const lives = new WeakMap<pg.PoolClient, Life>()
   let era = 0
   pool.on('connect', (client) => {
@@ -35,7 +40,8 @@ export function answeredPool(pool: pg.Pool): AnsweredPool {
     for (;;) {
       const client = await pool.connect()
       const life = lives.get(client)
-      if (life?.era === era && !life.broken) return answeredClient(client, life, () => (era += 1))
+      if (life?.era === era && !life.broken)
+        return answeredClient(client, life, pooled, () => (era += 1))
       client.release(true)
     }
   }
@@ -47,6 +53,7 @@ type Life = { readonly era: number; broken: Error | undefined }
 function answeredClient(
   client: pg.PoolClient,
   life: Life,
+  pooled: boolean,
   onUnanswered: () => void,
 ): AnsweredClient {
   async function ask<R extends pg.QueryResultRow>(query: pg.QueryConfig) {
@@ -62,7 +69,10 @@ function answeredClient(
     }
   }
   async function plain<R>(text: string, values: readonly unknown[]) {
-    const { command, rowCount, rows } = await ask({ ...named(text), values: [...values] })
+    const { command, rowCount, rows } = await ask({
+      ...(pooled ? { text } : named(text)),
+      values: [...values],
+    })
     return { command, rowCount: rowCount ?? 0, rows } as PostgresQueryResult<R>
   }
   function query<R>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<R>>
@@ -76,12 +86,16 @@ function answeredClient(
   }
   return {
     query,
-    async prepared<R extends pg.QueryResultRow>(statement: {
+    async prepared<R extends pg.QueryResultRow>({
+      name,
+      text,
+      values,
+    }: {
       name: string
       text: string
       values: unknown[]
     }) {
-      return (await ask<R>(statement)).rows
+      return (await ask<R>({ text, values, ...(pooled ? {} : { name }) })).rows
     },
     release(discard = false) {
       client.release(life.broken ?? discard)

@@ -120,9 +120,11 @@ export async function listRuns(
   }
 }
 
+// By name: what is prepared outlives a migration that adds a column, and then gives no row that has become wider.
 function select(condition: RawBuilder<unknown>, limit: number) {
   return sql<RunRow>`
-    SELECT r.*, i.thread_id, x.result, x.usage,
+    SELECT r.id, r.conversation_id, r.agent, r.state, r.outcome, r.execution_epoch, r.attempts_used, r.last_sequence,
+      r.created_at, r.started_at, r.finished_at, r.cancel_requested_at, r.error_code, i.thread_id, x.result, x.usage,
       (SELECT json_agg(json_build_object('epoch', a.epoch, 'runner', a.runner,
                 'startedAt', a.started_at, 'endedAt', a.ended_at, 'outcome', a.outcome) ORDER BY a.epoch)
        FROM holdfast.run_attempts a WHERE a.run_id = r.id AND a.reason <> 'ending') AS attempts,

@@ -105,7 +105,8 @@ export async function listRunners(store: Store): Promise<RunnerRecord[]> {
       last_seen: Date
       draining: boolean
       metrics_url: string | null
-    }>`SELECT * FROM holdfast.runners ORDER BY started_at, boot_id`,
+    }>`SELECT boot_id, name, pid, agents, capacity, running, last_seen, draining, metrics_url
+       FROM holdfast.runners ORDER BY started_at, boot_id`,
   )
   return found.map((runner) => ({
     bootId: runner.boot_id,

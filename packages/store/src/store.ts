@@ -59,7 +59,7 @@ export function openStore(options: StoreOptions): Store {
     types: { getTypeParser },
   })
   connections.on('error', (error) => options.onPoolError?.(error))
-  const pool = answeredPool(connections)
+  const pool = answeredPool(connections, options)
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
   return {
     [secret]: { db, pool, clockOffsetMs: 0 },
