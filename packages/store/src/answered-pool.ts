@@ -103,6 +103,9 @@ function answeredClient(
   }
 }
 
+/** In a text whose best plan depends on how much it is asked for: it is planned each time. */
+export const PLANNED_ANEW = '/* planned anew */'
+
 /** Far more texts than there are statements of ours; one that is put together anew each time must not fill the server. */
 const NAMES_MAX = 500
 const names = new Map<string, string>()
@@ -111,7 +114,8 @@ const names = new Map<string, string>()
 function named(text: string): { text: string; name?: string } {
   const known = names.get(text)
   if (known !== undefined) return { text, name: known }
-  if (names.size >= NAMES_MAX || !text.includes('$1')) return { text }
+  if (names.size >= NAMES_MAX || !text.includes('$1') || text.includes(PLANNED_ANEW))
+    return { text }
   const name = `holdfast_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
   names.set(text, name)
   return { text, name }

@@ -65,6 +65,8 @@ export function openStore(options: StoreOptions): Store {
     [secret]: { db, pool, clockOffsetMs: 0 },
     async [Symbol.asyncDispose]() {
       await db.destroy()
+      // Kysely ends only a pool that it has used itself; prepared statements go past it.
+      if (!connections.ended) await connections.end()
     },
   }
 }

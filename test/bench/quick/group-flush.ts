@@ -5,6 +5,7 @@ import { serverCpuSeconds } from '../process-figures.ts'
 import type { Server } from '../server.ts'
 import { atLeast, type Check } from './check.ts'
 import { type ClaimedRuns, claimRuns, nextAppend, open } from './claimed-runs.ts'
+import { sessionsEnded } from './ended-sessions.ts'
 
 const RUNS = 250
 const ROUNDS = 4
@@ -40,9 +41,20 @@ const APPENDS = ROUNDS * (GROUP_FLUSHES * RUNS + SINGLES)
 const STATISTICS_MS_MAX = 10_000
 
 async function cpuOf(server: Server, work: () => Promise<void>): Promise<number> {
-  const before = await serverCpuSeconds(server.pid)
+  const before = await settledCpuSeconds(server)
   await work()
-  return (await serverCpuSeconds(server.pid)) - before
+  return (await settledCpuSeconds(server)) - before
+}
+
+/** When the sessions have ended and the server has taken note of their times. */
+async function settledCpuSeconds({ admin, pid }: Server): Promise<number> {
+  await sessionsEnded(admin)
+  for (let known = Number.NaN; ; ) {
+    const now = await serverCpuSeconds(pid)
+    if (now === known) return now
+    known = now
+    await wait(50)
+  }
 }
 
 // Each on connections of its own, which say what they did when they close.

@@ -3,6 +3,7 @@ import { connect } from '../../support/sql.ts'
 import type { Server } from '../server.ts'
 import { atMost, type Check } from './check.ts'
 import { claimRuns, nextAppend, open } from './claimed-runs.ts'
+import { sessionsEnded } from './ended-sessions.ts'
 
 const FOLLOWERS = 1000
 const TAILS = 60
@@ -10,12 +11,14 @@ const TAILS = 60
 /** What a look at a thousand followed runs costs when none of them has news. */
 export async function idleTail(server: Server): Promise<Check[]> {
   await using claimed = await claimRuns(server, FOLLOWERS)
-  await using sql = await connect(claimed.databaseUrl)
   {
     await using store = open(claimed.databaseUrl, 1)
     for (let n = 0; n < 3; n += 1) await appendEvents(store, claimed.runs.map(nextAppend))
   }
-  await sql('VACUUM ANALYZE')
+  {
+    await using sql = await connect(claimed.databaseUrl)
+    await sql('VACUUM ANALYZE')
+  }
   const follows = claimed.runs.map(({ lease, sequence }) => ({
     runId: lease.runId,
     after: sequence,
@@ -32,8 +35,9 @@ export async function idleTail(server: Server): Promise<Check[]> {
   return [atMost(`an idle tail of ${FOLLOWERS} followed runs`, buffers, 200, ' buffers')]
 }
 
-/** Of sessions that have ended. Asked on a connection that stays, whose own share is the same before and after. */
+/** Asked on a connection that stays, whose own share is the same before and after. */
 async function buffersOf({ admin }: Server): Promise<number> {
+  await sessionsEnded(admin)
   const [row] = await admin<{ buffers: string }>(
     `SELECT sum(hits + reads) AS buffers FROM pg_stat_io
      WHERE backend_type = 'client backend' AND object = 'relation'`,
