@@ -8,7 +8,8 @@ import { type ModelServer, startModelServer } from '../support/model-server.ts'
 import { startToolServer, type ToolServer } from '../support/tool-server.ts'
 
 const SECRET = 'a secret that is long enough for HS256'
-const USERS = ['ada', 'bob', 'cem'] as const
+// None of their names can stand in an id by chance.
+const USERS = ['zoe', 'ivy', 'kim'] as const
 
 let model: ModelServer
 let tools: ToolServer
