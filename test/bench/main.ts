@@ -6,12 +6,13 @@ import { parseArgs } from 'node:util'
 import { medians, type Row } from './cell.ts'
 import { CELLS } from './cells.ts'
 import { quick } from './quick/quick.ts'
-import { type CellResult, tableOf, writeReport } from './report.ts'
+import { keepResult, tableOf, writeReport } from './report.ts'
 import { openServer } from './server.ts'
 import { COUNT_STATEMENTS, widestStatements } from './statements.ts'
 import { short } from './statistics.ts'
 
 const ROOT = new URL('../../', import.meta.url)
+const RESULTS = new URL('.holdfast/bench/', ROOT)
 const PROFILES = fileURLToPath(new URL('.holdfast/profiles', ROOT))
 
 const { values } = parseArgs({
@@ -36,7 +37,6 @@ async function measureAll(letters: readonly string[], seconds: number, rounds: n
   const profileFolder = values.profile ? PROFILES : undefined
   await using server = await openServer(profileFolder ? COUNT_STATEMENTS : {})
   if (profileFolder) await mkdir(profileFolder, { recursive: true })
-  const results: CellResult[] = []
   for (const { letter, title, measurements } of CELLS) {
     if (!letters.includes(letter)) continue
     const wanted = measurements.filter(
@@ -62,15 +62,15 @@ async function measureAll(letters: readonly string[], seconds: number, rounds: n
       load,
       values: medians(found),
     }))
-    results.push({ letter, title, rows })
+    await keepResult(RESULTS, { letter, title, rows }, { version: server.version, rounds, seconds })
     process.stdout.write(`\n${tableOf({ letter, title, rows })}\n\n`)
   }
-  if (!values.write) return
-  const [page, picture] = ['docs/performance.md', 'docs/performance.svg'].map(
-    (path) => new URL(path, ROOT),
-  )
-  if (page && picture)
-    await writeReport(page, picture, results, { version: server.version, rounds, seconds })
+  if (values.write)
+    await writeReport(
+      RESULTS,
+      new URL('docs/performance.md', ROOT),
+      new URL('docs/performance.svg', ROOT),
+    )
 }
 
 function line(found: Row['values']): string {

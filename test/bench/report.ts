@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { cpus, totalmem } from 'node:os'
 import type { Row } from './cell.ts'
 import { barPicture } from './picture.ts'
@@ -9,20 +9,31 @@ export type CellResult = { letter: string; title: string; rows: readonly Row[] }
 
 const MARKS = ['<!-- measured: written by npm run bench -->', '<!-- end of what was measured -->']
 
-/** Replaces the measured part of the page and leaves the rest of it as it is; draws the picture beside it. */
-export async function writeReport(
-  page: URL,
-  picture: URL,
-  results: readonly CellResult[],
-  facts: { version: string; rounds: number; seconds: number },
-): Promise<void> {
+export type Facts = { version: string; rounds: number; seconds: number }
+
+type Kept = CellResult & { facts: string }
+
+/** Keeps what a cell gave, so that cells can be measured at different times and stand on one page. */
+export async function keepResult(folder: URL, result: CellResult, facts: Facts): Promise<void> {
+  await mkdir(folder, { recursive: true })
+  const kept: Kept = { ...result, facts: factsLine(facts) }
+  await writeFile(new URL(`${result.letter}.json`, folder), `${JSON.stringify(kept, null, 1)}\n`)
+}
+
+/** Replaces the measured part of the page by what is kept, and leaves the rest of it as it is; draws the picture beside it. */
+export async function writeReport(folder: URL, page: URL, picture: URL): Promise<void> {
   const [from = '', to = ''] = MARKS
   const text = await readFile(page, 'utf8')
+  if (!text.includes(from) || !text.includes(to)) throw new Error(`${page.href} has no marks`)
+  const files = (await readdir(folder)).sort()
+  const results = await Promise.all(
+    files.map(async (file) => JSON.parse(await readFile(new URL(file, folder), 'utf8')) as Kept),
+  )
+  const tables = results.map((result) => `${tableOf(result)}\n\n${result.facts}`)
+  const settings = Object.entries(SETTINGS).map(([name, value]) => `\`${name}=${value}\``)
+  const measured = [`PostgreSQL's settings: ${settings.join(', ')}.`, ...tables].join('\n\n')
   const before = text.slice(0, text.indexOf(from))
-  const after = text.slice(text.indexOf(to))
-  if (!text.includes(from) || !text.includes(to)) throw new Error(`${page} has no marks`)
-  const measured = [machine(facts), ...results.map(tableOf)].join('\n\n')
-  await writeFile(page, `${before}${from}\n\n${measured}\n\n${after}`)
+  await writeFile(page, `${before}${from}\n\n${measured}\n\n${text.slice(text.indexOf(to))}`)
   await writeFile(picture, barPicture(results))
 }
 
@@ -40,21 +51,11 @@ export function tableOf({ letter, title, rows }: CellResult): string {
   return `### (${letter}) ${title}\n\n${all.map((line) => `| ${line.join(' | ')} |`).join('\n')}`
 }
 
-function machine({
-  version,
-  rounds,
-  seconds,
-}: {
-  version: string
-  rounds: number
-  seconds: number
-}) {
-  const settings = Object.entries(SETTINGS).map(([name, value]) => `${name}=${value}`)
+function factsLine({ version, rounds, seconds }: Facts): string {
   const [cpu] = cpus()
-  return [
+  return (
     `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpu?.model ?? 'unknown'}, ` +
-      `${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}, PostgreSQL ${version} on the same machine, ` +
-      `as is the load. Medians of ${rounds} interleaved rounds of ${seconds} s.`,
-    `PostgreSQL's settings: ${settings.map((setting) => `\`${setting}\``).join(', ')}.`,
-  ].join('\n\n')
+    `${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}, PostgreSQL ${version}; server and load on the same ` +
+    `machine. Medians of ${rounds} interleaved rounds of ${seconds} s.`
+  )
 }

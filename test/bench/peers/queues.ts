@@ -1,10 +1,11 @@
 import { wait } from '@holdfast/std'
 import { type Child, startChild } from '../../support/processes.ts'
+import { connect } from '../../support/sql.ts'
 import { costs, type Measurement, type Row, type Situation } from '../cell.ts'
 import { startMeter } from '../meter.ts'
 
 const JOBS = 200_000
-const WARM_MS = 1000
+const WARM_MS = 500
 
 /** Queues that people would use instead, from a filled queue, as they come and as they are fastest. */
 export const queuePeers: readonly Measurement[] = [
@@ -27,21 +28,32 @@ async function drain(
   const env = { DATABASE_URL: database.url, PEER_MODE: mode, PEER_JOBS: String(JOBS) }
   const child = await startChild('runner', env, `test/bench/peers/${script}.ts`)
   try {
+    await settle(database.url)
     child.tell({ order: 'work' })
     await wait(WARM_MS)
     const processes = { 'runner 1': child.pid }
     const meter = await startMeter({ server, databaseUrl: database.url, processes })
     const before = await countOf(child)
-    await wait(seconds * 1000)
-    const after = await countOf(child)
+    let after = before
+    // The window closes early on a queue that is nearly empty.
+    while (after.atMs - before.atMs < seconds * 1000 && after.count < JOBS * 0.9) {
+      await wait(50)
+      after = await countOf(child)
+    }
     const figures = await meter.stop()
-    if (after.count >= JOBS) throw new Error(`${script} did all its jobs before the time was over`)
     const perSecond = ((after.count - before.count) / (after.atMs - before.atMs)) * 1000
     return { 'runs/s': perSecond, ...costs(figures, perSecond) }
   } finally {
     child.kill('SIGKILL')
     await child.exited
   }
+}
+
+/** As Holdfast's own queue is left: the planner knows it, and nothing of its making is still to be written out. */
+async function settle(databaseUrl: string) {
+  await using sql = await connect(databaseUrl)
+  await sql('VACUUM ANALYZE')
+  await sql('CHECKPOINT')
 }
 
 async function countOf(child: Child): Promise<{ count: number; atMs: number }> {
