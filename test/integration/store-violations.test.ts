@@ -283,6 +283,12 @@ const PLANTS: readonly [invariant: string, of: Subject, statement: string][] = [
     `UPDATE holdfast.outbox SET type = 'run.failed' WHERE run_id = $1`,
   ],
   [
+    'I12 only a run that ended and behind which nobody spoke waits for an answer',
+    'running',
+    `UPDATE holdfast.conversations c SET asked_by = $1
+     WHERE id = (SELECT conversation_id FROM holdfast.runs WHERE id = $1)`,
+  ],
+  [
     'I17 no run is notified that has not ended',
     'running',
     `INSERT INTO holdfast.outbox (event_id, run_id, tenant_id, type, payload)

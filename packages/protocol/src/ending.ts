@@ -17,6 +17,8 @@ export type RunEnding = {
   readonly command: 'succeed' | 'fail' | 'stop'
   readonly outcome: RunOutcome
   readonly errorCode: RunErrorCode | null
+  /** Somebody is to answer what the run asked, or the calls that it left to the front end. */
+  readonly asks: boolean
   /** What closes the log: ENDs, answers to open tool calls, and last the terminal event. */
   readonly events: readonly AgUiEvent[]
   /** What the run said, in order; without its user message. */
@@ -60,6 +62,7 @@ export function endingOf(input: {
   return {
     ...WHAT_IT_MEANS[cause.kind],
     errorCode: cause.kind === 'error' ? cause.code : null,
+    asks: pending.length > 0 || (cause.kind === 'interrupt' && !input.followed),
     events: [...closers, terminalEvent(input.threadId, input.runId, cause, pending)],
     messages: closed.messages
       .filter((message) => !input.storedIds.has(message.id))

@@ -49,7 +49,8 @@ type ClaimedRow = {
  * Claims queued runs that are due, oldest first for each agent.
  * Guarantees: each row is given to one claimer, under a new epoch; state, due time and cancel mark stand
  * in the UPDATE itself. Locks: the picked run rows, SKIP LOCKED, so claimers never wait for each other.
- * Index: runs_claimable; parked turns stand at its far end ('infinity') and cost nothing.
+ * Index: runs_claimable; what is parked ('infinity') or backs off stands at its far end and costs nothing, because the clock
+ * is asked in a subquery: a volatile function is no condition for an index.
  */
 export async function claimQueued(store: Store, request: Request): Promise<Claimed[]> {
   const due = sql<{ id: string }>`
@@ -74,7 +75,8 @@ async function claimSome(store: Store, request: Request, only: string | null): P
             SELECT due.id FROM unnest(${request.agents}::text[]) AS mine (agent)
             CROSS JOIN LATERAL (
               SELECT id FROM holdfast.runs q
-              WHERE q.state = 'queued' AND q.agent = mine.agent AND q.available_at <= clock_timestamp()
+              WHERE q.state = 'queued' AND q.agent = mine.agent
+                AND q.available_at <= (SELECT clock_timestamp())
                 AND q.cancel_requested_at IS NULL AND q.attempts_used < q.max_attempts AND ${isOnly('q', only)}
                 AND (q.queue_until IS NULL OR q.queue_until > clock_timestamp())
               ORDER BY q.available_at, q.id LIMIT ${request.limit}

@@ -11,7 +11,7 @@ import { readTurns } from './attempt-input.ts'
 import { asCursor, fromCursor } from './cursor.ts'
 import { visibleTo } from './event-log.ts'
 import { loadFold } from './fold-record.ts'
-import { readLastTurn } from './pending.ts'
+import { readAsked } from './pending.ts'
 import type { Principal } from './principal.ts'
 import { LAST_TURN } from './replacement.ts'
 import { type Db, inSnapshot, row, rows, type Store } from './store.ts'
@@ -100,8 +100,8 @@ export async function readConversation(
   return await inSnapshot(store, async (db) => {
     const conversation = await row(
       db,
-      sql<SummaryRow & { state: unknown }>`
-        SELECT id, external_id, title, created_at, updated_at, state FROM holdfast.conversations r
+      sql<SummaryRow & { state: unknown; asked_by: string | null }>`
+        SELECT id, external_id, title, created_at, updated_at, state, asked_by FROM holdfast.conversations r
         WHERE id = ${conversationId} AND deleted_at IS NULL AND ${visibleTo(principal)}`,
     )
     if (!conversation) return null
@@ -146,18 +146,18 @@ export async function readConversation(
         const brought = stored.filter((message) => message.runId === run.id)
         return { runId: run.id, turn: run.turn, message: brought.at(-1)?.message ?? null }
       }),
-      pendingInterrupts: active ? [] : await readPendingInterrupts(db, conversationId),
+      pendingInterrupts: await readPendingInterrupts(db, conversationId, conversation.asked_by),
       state: running?.fold.state ?? conversation.state ?? null,
     }
   })
 }
 
-async function readPendingInterrupts(db: Db, conversationId: string) {
-  const last = await readLastTurn(db, conversationId)
-  if (!last) return []
-  return last.pending.interrupts
-    .filter((interrupt) => !hasExpired(interrupt, last.atMs))
-    .map((interrupt) => ({ ...interrupt, runId: last.runId }))
+async function readPendingInterrupts(db: Db, conversationId: string, askedBy: string | null) {
+  const asked = await readAsked(db, conversationId, askedBy)
+  if (!asked) return []
+  return asked.pending.interrupts
+    .filter((interrupt) => !hasExpired(interrupt, asked.atMs))
+    .map((interrupt) => ({ ...interrupt, runId: asked.runId }))
 }
 
 /** Gives a conversation a title. `null`: unknown, foreign or deleted. */

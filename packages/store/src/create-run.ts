@@ -60,8 +60,10 @@ async function accept(
   const runId = newId(store)
   if (!(await takeTurn(db, principal, request, runId))) throw new Raced('turn')
   const conversation = await enterConversation(store, db, principal, request)
-  const settled = await settlePending(store, db, conversation.id, request)
-  const { parked, cancelled } = await makeRoom(store, db, conversation.id, request.onActive)
+  const settled = await settlePending(store, db, conversation, request)
+  const { parked, cancelled } = conversation.isNew
+    ? { parked: false, cancelled: [] }
+    : await makeRoom(store, db, conversation.id, request.onActive)
   const agent = await findAgent(db, request.agent ?? settled.agent)
   await replace(db, principal, conversation, request)
   const kept = await keepAttachments(
@@ -117,7 +119,7 @@ async function replace(
   await hideTurns(db, { id, tenantId }, fromTurn)
 }
 
-type Conversation = { id: string; threadId: string }
+type Conversation = { id: string; threadId: string; askedBy: string | null; isNew: boolean }
 
 /** The conversation of the turn, made if the request may make one; locked from here on. */
 async function enterConversation(
@@ -144,7 +146,8 @@ async function enterConversation(
   if (found) {
     const locked = await lockConversation(db, found.id)
     if (!locked || locked.deletedAt) throw new Refused({ kind: 'not_found' })
-    return { id: found.id, threadId: found.external_id }
+    const { askedBy } = locked
+    return { id: found.id, threadId: found.external_id, askedBy, isNew: false }
   }
   const id = newId(store)
   const threadId = request.threadId ?? id
@@ -153,7 +156,7 @@ async function enterConversation(
     sql`INSERT INTO holdfast.conversations (id, tenant_id, user_id, external_id)
         VALUES (${id}, ${principal.tenantId}, ${principal.userId}, ${threadId})`,
   )
-  return { id, threadId }
+  return { id, threadId, askedBy: null, isNew: true }
 }
 
 /** How a request names its conversation: by our id, by its own, or by a run of it. */
@@ -230,7 +233,7 @@ async function takePlace(
     db,
     sql<{ turn: number }>`
       UPDATE holdfast.conversations
-      SET next_turn = next_turn + 1, bytes = bytes + ${bytes},
+      SET next_turn = next_turn + 1, asked_by = NULL, bytes = bytes + ${bytes},
           attachment_bytes = attachment_bytes + ${attachmentBytes}, updated_at = clock_timestamp(),
           title = coalesce(title, ${said ? titleOf(said) : null})
       WHERE id = ${conversation.id} AND bytes + ${bytes} <= ${LIMITS.conversationBytesMax}

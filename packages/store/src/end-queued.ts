@@ -99,7 +99,7 @@ export async function endOverdueQueued(store: Store, limit: number): Promise<Swe
     sql<{ id: string; conversation_id: string }>`
       SELECT id, conversation_id FROM (
         (SELECT id, conversation_id FROM holdfast.runs
-         WHERE state = 'queued' AND queue_until <= clock_timestamp() ORDER BY queue_until LIMIT ${LOOKED_AT})
+         WHERE state = 'queued' AND queue_until <= (SELECT clock_timestamp()) ORDER BY queue_until LIMIT ${LOOKED_AT})
         UNION
         (SELECT id, conversation_id FROM holdfast.runs
          WHERE state = 'queued' AND (cancel_requested_at IS NOT NULL OR attempts_used >= max_attempts)

@@ -147,7 +147,7 @@ function messagesOf(
        WHERE conversation_id = ${conversationId}::uuid AND turn = ${turn}::int) AS brought`
 }
 
-function conversationAfter({ conversationId, turn }: EndableRun, ending: RunEnding) {
+function conversationAfter({ runId, conversationId, turn }: EndableRun, ending: RunEnding) {
   const texts = ending.messages.map(({ message }) => JSON.stringify(message))
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   return sql`
@@ -155,7 +155,8 @@ function conversationAfter({ conversationId, turn }: EndableRun, ending: RunEndi
     SET updated_at = clock_timestamp(),
         bytes = CASE WHEN ${isReplaced(turn)} THEN c.bytes ELSE c.bytes + ${bytes} END,
         state = CASE WHEN ${isReplaced(turn)} THEN c.state
-                     ELSE coalesce(${json(ending.state)}::json, c.state) END
+                     ELSE coalesce(${json(ending.state)}::json, c.state) END,
+        asked_by = CASE WHEN ${ending.asks} AND NOT ${isReplaced(turn)} THEN ${runId}::uuid ELSE c.asked_by END
     FROM shown WHERE c.id = ${conversationId}`
 }
 

@@ -114,11 +114,11 @@ export async function withFence<T>(
 export async function lockConversation(
   db: Db,
   conversationId: string,
-): Promise<{ deletedAt: Date | null } | null> {
+): Promise<{ deletedAt: Date | null; askedBy: string | null } | null> {
   const found = await row(
     db,
-    sql<{ deleted_at: Date | null }>`
-      SELECT deleted_at FROM holdfast.conversations WHERE id = ${conversationId} FOR NO KEY UPDATE`,
+    sql<{ deleted_at: Date | null; asked_by: string | null }>`
+      SELECT deleted_at, asked_by FROM holdfast.conversations WHERE id = ${conversationId} FOR NO KEY UPDATE`,
   )
-  return found && { deletedAt: found.deleted_at }
+  return found && { deletedAt: found.deleted_at, askedBy: found.asked_by }
 }

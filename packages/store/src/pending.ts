@@ -6,11 +6,11 @@ import {
   unansweredToolCalls,
 } from '@holdfast/protocol'
 import { sql } from 'kysely'
-import { LAST_TURN, shownTo } from './replacement.ts'
+import { shownTo } from './replacement.ts'
 import { type Db, row, rows } from './store.ts'
 
-/** What the turn that ended last left to be answered, and whose it is. */
-export type LastTurn = {
+/** What a run left to be answered, and whose it is. */
+export type Asked = {
   readonly runId: string
   readonly agent: string
   readonly pending: Pending
@@ -18,41 +18,33 @@ export type LastTurn = {
   readonly atMs: number
 }
 
-const NOTHING: Pending = { interrupts: [], calls: [] }
-
-/**
- * The turn that ended last, if all have ended. Only it can have something pending: a turn that enters settles what it
- * finds, but one that was stopped in the queue found nothing, because the turn before it had not asked yet. What was
- * replaced asks nobody. Index: runs (conversation_id, turn), all turns of the conversation.
- */
-export async function readLastTurn(db: Db, conversationId: string): Promise<LastTurn | null> {
-  const last = await row(
+/** Reads what the run asked that its conversation names as the one to be answered. Index: primary keys. */
+export async function readAsked(
+  db: Db,
+  conversationId: string,
+  askedBy: string | null,
+): Promise<Asked | null> {
+  if (askedBy === null) return null
+  const asked = await row(
     db,
-    sql<{ id: string; agent: string; turn: number; terminal: AgUiEvent | null; at_ms: number }>`
-      SELECT m.id, m.agent, m.turn, CASE WHEN ${shownTo(LAST_TURN)} THEN x.terminal END AS terminal,
-        extract(epoch FROM clock_timestamp()) * 1000 AS at_ms
-      FROM holdfast.runs m LEFT JOIN holdfast.run_results x ON x.run_id = m.id
-      WHERE m.conversation_id = ${conversationId}
-      ORDER BY coalesce(m.finished_at, 'infinity') DESC, m.turn DESC LIMIT 1`,
+    sql<{ agent: string; turn: number; terminal: AgUiEvent; at_ms: number }>`
+      SELECT r.agent, r.turn, x.terminal, extract(epoch FROM clock_timestamp()) * 1000 AS at_ms
+      FROM holdfast.runs r JOIN holdfast.run_results x ON x.run_id = r.id WHERE r.id = ${askedBy}`,
   )
-  if (!last) return null
-  const asked = askedBy(last.terminal)
+  if (!asked) return null
+  const calls = await readUnanswered(db, conversationId, asked.turn)
   return {
-    runId: last.id,
-    agent: last.agent,
-    pending: asked
-      ? { interrupts: asked, calls: await readUnanswered(db, conversationId, last.turn) }
-      : NOTHING,
-    atMs: Number(last.at_ms),
+    runId: askedBy,
+    agent: asked.agent,
+    pending: { interrupts: interruptsOf(asked.terminal), calls },
+    atMs: Number(asked.at_ms),
   }
 }
 
-/** The interrupts of a terminal event; `null`: the run waits for nobody, not even for the front end's tools. */
-function askedBy(terminal: AgUiEvent | null): readonly Interrupt[] | null {
-  if (terminal?.type !== 'RUN_FINISHED') return null
-  const { outcome } = terminal
-  if (outcome?.type === 'interrupt') return outcome.interrupts
-  return outcome?.type === 'success' && outcome.pendingToolCallIds?.length ? [] : null
+/** A run that only waits for the front end's tools has none. */
+function interruptsOf(terminal: AgUiEvent): readonly Interrupt[] {
+  if (terminal.type !== 'RUN_FINISHED') return []
+  return terminal.outcome?.type === 'interrupt' ? terminal.outcome.interrupts : []
 }
 
 async function readUnanswered(db: Db, conversationId: string, turn: number) {

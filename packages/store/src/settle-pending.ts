@@ -1,7 +1,7 @@
 import { answersTo, type Message, type ResumeEntry, type UnansweredCall } from '@holdfast/protocol'
 import { sql } from 'kysely'
 import { type CreateRun, Refused } from './create-run-request.ts'
-import { readLastTurn } from './pending.ts'
+import { readAsked } from './pending.ts'
 import { type Db, newId, row, type Store } from './store.ts'
 
 /** What a new turn brings and finds: its messages, and what its agent is told of the turn before it. */
@@ -16,27 +16,28 @@ export type Settled = {
 }
 
 /**
- * Settles what the last turn left pending, in the transaction that accepts the next one: answers enter the history,
+ * Settles what is pending, in the transaction that accepts the next turn: answers enter the history,
  * a plain message cancels. Under the conversation's lock, so that of several answers one comes first.
  * @throws Refused for answers to what is not pending, and for such as leave something without its answer
  */
 export async function settlePending(
   store: Store,
   db: Db,
-  conversationId: string,
+  { id: conversationId, askedBy }: { id: string; askedBy: string | null },
   request: CreateRun,
 ): Promise<Settled> {
   const said = await messageOf(store, db, conversationId, request)
-  const last = request.replaces === undefined ? await readLastTurn(db, conversationId) : null
+  // What is replaced asks nobody any more.
+  const asked = request.replaces === undefined ? await readAsked(db, conversationId, askedBy) : null
   const outcome = answersTo(
-    last?.pending ?? { interrupts: [], calls: [] },
+    asked?.pending ?? { interrupts: [], calls: [] },
     {
       resume: request.resume ?? [],
       toolResults: request.toolResults ?? [],
       says: said !== null,
       ignoreSettled: request.ignoreSettled,
     },
-    { atMs: last?.atMs ?? 0, mintId: () => newId(store) },
+    { atMs: asked?.atMs ?? 0, mintId: () => newId(store) },
   )
   if (outcome.kind === 'closed') throw new Refused({ kind: 'interrupt_closed', ids: outcome.ids })
   if (outcome.kind === 'incomplete') {
@@ -47,8 +48,8 @@ export async function settlePending(
     messages: said ? [...results, said] : results,
     resume,
     openCalls,
-    agent: said ? undefined : last?.agent,
-    runId: last?.runId ?? null,
+    agent: said ? undefined : asked?.agent,
+    runId: asked?.runId ?? null,
   }
 }
 

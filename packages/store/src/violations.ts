@@ -159,6 +159,11 @@ export const QUERIES: Readonly<Record<string, string>> = {
   'I17 no delivery is settled or held without an attempt': `
     SELECT event_id, endpoint, state FROM holdfast.deliveries
     WHERE attempts = 0 AND (state <> 'pending' OR relay IS NOT NULL)`,
+  'I12 only a run that ended and behind which nobody spoke waits for an answer': `
+    SELECT c.id, c.asked_by FROM holdfast.conversations c LEFT JOIN holdfast.runs r ON r.id = c.asked_by
+    WHERE c.asked_by IS NOT NULL AND (r.id IS NULL OR r.conversation_id <> c.id OR r.state <> 'succeeded'
+      OR EXISTS (SELECT FROM holdfast.runs n
+                 WHERE n.conversation_id = c.id AND n.state IN ('queued', 'running')))`,
   'I18 every run has its client turn, its input, and a message or an answer': `
     SELECT r.id FROM holdfast.runs r WHERE
       NOT EXISTS (SELECT FROM holdfast.client_turns t WHERE t.run_id = r.id AND t.tenant_id = r.tenant_id AND t.user_id = r.user_id)

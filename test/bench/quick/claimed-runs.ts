@@ -10,7 +10,7 @@ export type ClaimedRuns = AsyncDisposable & {
 
 export type HeldRun = { readonly lease: Claimed['lease']; sequence: number }
 
-const OWNER = '01890000-0000-7000-8000-000000000001'
+export const OWNER = '01890000-0000-7000-8000-000000000001'
 
 export async function claimRuns(server: Server, count: number): Promise<ClaimedRuns> {
   await using cleanup = new AsyncDisposableStack()

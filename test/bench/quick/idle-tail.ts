@@ -1,9 +1,9 @@
 import { appendEvents, tailRuns } from '@holdfast/store'
 import { connect } from '../../support/sql.ts'
 import type { Server } from '../server.ts'
+import { buffersOf } from './buffers.ts'
 import { atMost, type Check } from './check.ts'
 import { claimRuns, nextAppend, open } from './claimed-runs.ts'
-import { sessionsEnded } from './ended-sessions.ts'
 
 const FOLLOWERS = 1000
 const TAILS = 60
@@ -33,14 +33,4 @@ export async function idleTail(server: Server): Promise<Check[]> {
   }
   const buffers = ((await buffersOf(server)) - before) / TAILS
   return [atMost(`an idle tail of ${FOLLOWERS} followed runs`, buffers, 200, ' buffers')]
-}
-
-/** Asked on a connection that stays, whose own share is the same before and after. */
-async function buffersOf({ admin }: Server): Promise<number> {
-  await sessionsEnded(admin)
-  const [row] = await admin<{ buffers: string }>(
-    `SELECT sum(hits + reads) AS buffers FROM pg_stat_io
-     WHERE backend_type = 'client backend' AND object = 'relation'`,
-  )
-  return Number(row?.buffers)
 }
