@@ -1,4 +1,4 @@
-import { asError, wait } from '@holdfast/std'
+import { asError, within } from '@holdfast/std'
 
 /** Anything with an end: what `using` and `await using` take. */
 export type Resource = AsyncDisposable | Disposable
@@ -36,15 +36,5 @@ export async function disposeAll(
 /** False: it took longer than `ms`; what it says later is nobody's. */
 export async function inTime(work: () => unknown, ms: number): Promise<boolean> {
   const working = Promise.resolve(work()).then(() => true)
-  working.catch(() => undefined)
-  const ended = new AbortController()
-  const late = wait(ms, ended.signal).then(
-    () => false,
-    () => false,
-  )
-  try {
-    return await Promise.race([working, late])
-  } finally {
-    ended.abort()
-  }
+  return (await within(ms, working)) ?? false
 }
