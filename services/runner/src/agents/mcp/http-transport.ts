@@ -79,7 +79,9 @@ export function httpTransport(server: HttpServer): Transport {
     const { request: requestId, cancelled } = aboutOf(init)
     if (cancelled !== undefined) return await cancel(url, init, cancelled)
     if (requestId !== undefined) return await request(url, init, requestId)
-    return await fetch(url, init)
+    // What the server says of itself may go on for ever, but no message of it.
+    const response = await fetch(url, init)
+    return counted(response, () => undefined, { byEvent: isEventStream(response) })
   }
 
   const inner = new StreamableHTTPClientTransport(new URL(server.url), {
@@ -165,8 +167,12 @@ async function connectInTime(
   }
 }
 
-/** The same response, with its bytes counted and its end told. */
-function counted(response: Response, over: () => void): Response {
+function isEventStream({ headers }: Response): boolean {
+  return headers.get('content-type')?.startsWith('text/event-stream') === true
+}
+
+/** The same response, with its bytes counted, in all or anew for each of its events, and its end told. */
+function counted(response: Response, over: () => void, { byEvent = false } = {}): Response {
   if (!response.body) {
     over()
     return response
@@ -177,7 +183,8 @@ function counted(response: Response, over: () => void): Response {
     async pull(controller) {
       try {
         const { value, done } = await reader.read()
-        bytes += value?.byteLength ?? 0
+        const rest = byEvent && value ? behindLastEvent(value) : undefined
+        bytes = rest ?? bytes + (value?.byteLength ?? 0)
         if (bytes > MESSAGE_BYTES_MAX) throw new Error('the answer of the MCP server is too large')
         if (value) controller.enqueue(value)
         if (!done) return
@@ -200,6 +207,13 @@ function counted(response: Response, over: () => void): Response {
     statusText,
     headers: Object.fromEntries(headers),
   }) as unknown as Response
+}
+
+/** How many bytes stand behind the last blank line, if there is one. */
+function behindLastEvent(bytes: Uint8Array): number | undefined {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const end = Math.max(text.lastIndexOf('\n\n'), text.lastIndexOf('\r\n\r\n'))
+  return end < 0 ? undefined : text.length - end
 }
 
 function once(call: () => void): () => void {

@@ -40,11 +40,11 @@ function poolOf(url: string, more: { openMode?: boolean; openTimeoutMs?: number 
 
 /** A server that takes everybody in; the rest is answered by `others`, or not at all. */
 function initialises(
-  others: (method: string, response: ServerResponse) => unknown,
+  others: (method: string, response: ServerResponse, id: number | undefined) => unknown,
 ): RequestListener {
   return async (request, response) => {
     const { id, method = '' } = request.method === 'POST' ? ((await json(request)) as Asked) : {}
-    if (method !== 'initialize') return void others(method, response)
+    if (method !== 'initialize') return void others(method, response, id)
     const result = {
       protocolVersion: '2025-06-18',
       capabilities: { tools: {} },
@@ -169,6 +169,37 @@ test('an endless answer is cut at its cap', async () => {
     more()
   })
   expect(await failureOf(poolOf(url))).toMatchObject({ name: 'McpFailure', kind: 'lost' })
+})
+
+test('what a server says of itself may be long, but a message that never ends is cut at its cap', async () => {
+  const cut = Promise.withResolvers<void>()
+  const comments = 48
+  let parts = 0
+  const tools = [{ name: 'one', inputSchema: { type: 'object' } }]
+  const url = await serverThat((request, response) => {
+    if (request.method !== 'GET') return others(request, response)
+    response.once('close', cut.resolve).writeHead(200, { 'content-type': 'text/event-stream' })
+    const megabyte = 'x'.repeat(1 << 20)
+    const next = () => {
+      parts += 1
+      return response.write(parts <= comments ? `: ${megabyte}\n\n` : `data: ${megabyte}\n`)
+    }
+    const more = () => {
+      while (!response.destroyed && next());
+      if (!response.destroyed) response.once('drain', more)
+    }
+    return more()
+  })
+  const others = initialises((method, response, id) => {
+    if (method === 'notifications/initialized') return response.writeHead(202).end()
+    const answer = JSON.stringify({ jsonrpc: '2.0', id, result: { tools } })
+    return response.writeHead(200, { 'content-type': 'application/json' }).end(answer)
+  })
+  const pool = poolOf(url)
+  const found = await pool.lend('tools', WHOM, never, (session) => session.tools(never))
+  expect(found).toHaveLength(1)
+  await cut.promise
+  expect(parts).toBeGreaterThan(comments)
 })
 
 test('a server that is no program is not there', async () => {
